@@ -10,6 +10,7 @@ compile_error!(
 );
 
 pub mod amount;
+pub mod background;
 pub mod caches;
 pub mod cgroup;
 pub mod check;

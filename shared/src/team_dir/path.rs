@@ -94,6 +94,12 @@ impl TeamPath {
         }
     }
 
+    /// `log/NAME.command.log`: the output of the last command that was not in the background, while
+    /// it runs and after it.
+    pub fn command_log(name: &Name) -> Self {
+        Self::at("log", format!("{name}.command.log"))
+    }
+
     /// `log/NAME.background-ID.log`: the kept output of a background command that has ended.
     pub fn background_log(name: &Name, id: &str) -> Self {
         Self::at("log", format!("{name}.background-{id}.log"))

@@ -50,6 +50,69 @@ fn the_output_of_a_check_is_followed_while_it_runs() {
 }
 
 #[test]
+fn the_output_of_commands_is_followed_while_they_run_and_shown_after() {
+    let team = Team::started();
+    let go = |name: &str| drop(File::create(team.root().join(name)).unwrap());
+    let command = |number: u32| {
+        let wait = |file: &str| format!("until [ -e {file}{number} ]; do sleep 0.05; done");
+        format!(
+            r"printf '\\033[1mtick\\033[0m\\n'; {}; echo tock; {}",
+            wait("go"),
+            wait("end")
+        )
+    };
+    team.teamctl(["spawn", "ana", "--auto"]).ok();
+    let page = Page::of(&team, &["--read-only"]);
+    let behind = json!({"command": command(1).replace("\\\\", "\\"), "run_in_background": true});
+    let before = json!({"command": command(2).replace("\\\\", "\\")});
+    for (prompt, part, number, title) in [
+        (
+            format!("/bash {behind}"),
+            "output-1",
+            1,
+            "In the background: 1",
+        ),
+        (format!("/bash {before}"), "output-last", 2, "Its command"),
+    ] {
+        team.send("ana", &prompt);
+        let is_told = Cell::new(false);
+        page.follow(
+            "view=teammate&name=ana",
+            || {},
+            |state| {
+                let text = state[part].as_str().unwrap_or_default();
+                let is_there = |line: &str| text.lines().any(|it| it == line);
+                if is_there("tick") && !is_told.replace(true) {
+                    go(&format!("go{number}"));
+                }
+                let outputs = state["outputs"].as_array().unwrap();
+                let shown = outputs.iter().find(|output| output["part"] == part);
+                is_there("tock")
+                    && shown.is_some_and(|it| it["title"] == title && it["state"] == "it runs…")
+            },
+        );
+    }
+    go("end2");
+    page.follow(
+        "view=teammate&name=ana",
+        || {},
+        |state| {
+            state["outputs"][0]["title"] == "Its last command"
+                && state["output-last"].to_string().contains("[exit code 0]")
+        },
+    );
+    go("end1");
+    page.follow(
+        "view=teammate&name=ana",
+        || {},
+        |state| {
+            state["outputs"][1]["state"] == "ended"
+                && state["output-1"].to_string().contains("tock")
+        },
+    );
+}
+
+#[test]
 fn a_teammate_and_a_request_are_shown_with_what_concerns_them() {
     let team = Team::started();
     let id = super::planned(&team, "ana", "First");

@@ -24,10 +24,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use rustix::fs::OFlags;
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{Bounds, Gate, Sandbox, SandboxMode};
 use teamd_shared::name::Name;
-use teamd_shared::team_dir::TeamDir;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_worker_core::tools::{Bash, Outcome};
 use tokio::task::JoinSet;
 
@@ -233,8 +234,27 @@ impl Runner {
             let note = std::mem::take(&mut self.first_note);
             return Ok(StartedCommand::Done(Outcome::ok(note + &started)));
         }
-        let command = self.start_in_foreground(&job, gateway)?;
+        let mut command = self.start_in_foreground(&job, gateway)?;
+        command.log = self.begin_log(&bash.command);
         Ok(StartedCommand::Foreground(Box::new(command)))
+    }
+
+    /// Begins the log in which people read the output while it comes: a new file, so that a follower
+    /// sees that another command begins. A full disk costs the log, and not the command.
+    fn begin_log(&self, command: &str) -> Option<LiveLog> {
+        let RunnerConfig { name, team_dir, .. } = &self.config;
+        let at = TeamPath::command_log(name);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND;
+        let made = team_dir
+            .remove(&at)
+            .and_then(|_| team_dir.open_file(&at, flags));
+        match made {
+            Ok(file) => Some(LiveLog::begin(file, command)),
+            Err(error) => {
+                tracing::warn!("the output of a command has no log: {error}");
+                None
+            }
+        }
     }
 
     fn start_in_foreground(

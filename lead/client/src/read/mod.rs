@@ -6,6 +6,7 @@ pub mod journal;
 pub mod lead_mail;
 pub mod mcp;
 pub mod money;
+pub mod outputs;
 pub mod processes;
 pub mod requests;
 pub mod resources;

@@ -45,5 +45,5 @@ pub use rows::{MemberRow, rows, sort};
 pub use sequence::{EVENTS, LIFELINES, Sequence, SequenceEvent};
 pub(crate) use side::{SLOTS, Side};
 pub use steps::{FeedStep, RequestStage, Turning};
-pub(crate) use team::{SeenTeam, TeamFiles};
+pub(crate) use team::{OUTPUTS, SeenTeam, TeamFiles};
 pub(crate) use timeline::Window;

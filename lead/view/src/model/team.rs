@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use teamd_client::error::CommandError;
+use teamd_client::read::outputs::{OutputState, outputs};
 use teamd_client::read::roster;
 use teamd_client::read::tail::{Mark, Tail};
 use teamd_shared::config::Roster;
@@ -27,6 +28,8 @@ const MESSAGES: (usize, usize) = (200, 20);
 /// How many conversations are not read from anew when they are followed again: two pages may take
 /// turns.
 const FOLLOWED: usize = 8;
+/// How many outputs of commands in the background are shown of a teammate, the latest first.
+pub(crate) const OUTPUTS: usize = 5;
 /// How long inboxes are read at a time: a key shall not wait.
 const SLICE: Duration = Duration::from_millis(40);
 
@@ -253,6 +256,18 @@ impl<'d> TeamFiles<'d> {
     /// Says that something is shown that follows the output of a check.
     pub(crate) fn want_logs(&mut self) {
         self.files.want_logs(self.dir);
+    }
+
+    /// Says that something is shown that follows the output of a teammate's commands.
+    pub(crate) fn want_outputs(&mut self, name: &Name) {
+        self.want_logs();
+        // Watched before it is read to be shown: what is printed in between is seen.
+        let found = outputs(self.dir, name, OUTPUTS, 0).unwrap_or_default();
+        for output in found {
+            if let OutputState::Growing(place) = output.state {
+                self.files.want_output(&place);
+            }
+        }
     }
 
     /// Goes on with it until a time.

@@ -3,16 +3,20 @@
 use serde_json::{Value, json};
 use teamd_client::print::escape;
 use teamd_client::print::task::{blockers, fields};
+use teamd_client::read::outputs::{OutputState, outputs};
 use teamd_client::read::tasks;
+use teamd_shared::config::RosterMember;
 use teamd_shared::id::RequestId;
 use teamd_shared::name::Name;
 use teamd_shared::task::{Stage, Task, TaskEvent, TaskId, TaskStatus};
 
 use super::shown::{TEXT, TeamPage, WINDOW, body, event, line, member, request};
-use crate::model::{Item, member_facts, rows, standing};
+use crate::model::{Item, OUTPUTS, member_facts, rows, standing};
 
 /// How many events of a member or a request are shown.
 const EVENTS: usize = 30;
+/// How much of the end of an output of a command is shown, in bytes.
+const OUTPUT: u64 = 8 << 10;
 
 impl TeamPage<'_, '_> {
     /// A task, with the end of the output of its last check.
@@ -68,16 +72,54 @@ impl TeamPage<'_, '_> {
             json!({"id": task.id, "subject": line(&task.subject), "how": line(&how), "group": group.title()})
         });
         let requests = self.asked_by(name);
+        let is_running = self.seen.running.contains(name);
+        let (about, texts) = self.outputs(found, is_running);
         let name = name.as_str();
         let concerns = |item: &&Item| {
             item.steps
                 .iter()
                 .any(|step| step.from == name || step.to == name)
         };
-        Some(
-            json!({"member": shown_member, "requests": requests, "tasks": tasks.collect::<Vec<_>>(),
-            "events": self.events(concerns)}),
-        )
+        let mut shown = json!({"member": shown_member, "requests": requests, "tasks": tasks.collect::<Vec<_>>(),
+            "events": self.events(concerns), "outputs": about});
+        // Each in a part of its own: what did not change is not sent again.
+        for (part, text) in texts {
+            shown[part] = json!(text);
+        }
+        Some(shown)
+    }
+
+    /// Says which outputs of a teammate's commands there are, and what each ends with.
+    fn outputs(
+        &self,
+        member: &RosterMember,
+        is_running: bool,
+    ) -> (Vec<Value>, Vec<(String, String)>) {
+        let found = outputs(self.dir, &member.name, OUTPUTS, OUTPUT).unwrap_or_default();
+        let is_calling = is_running && member.activity.starts_with("bash");
+        let mut about = Vec::new();
+        let mut texts = Vec::new();
+        for output in found {
+            let (title, state) = match (output.id, &output.state) {
+                (None, _) if is_calling => ("Its command".to_owned(), "it runs…"),
+                (None, _) => ("Its last command".to_owned(), ""),
+                (Some(id), OutputState::Growing(_)) if is_running => {
+                    (format!("In the background: {id}"), "it runs…")
+                }
+                (Some(id), OutputState::Logged) => (format!("In the background: {id}"), "ended"),
+                (Some(id), _) => (
+                    format!("In the background: {id}"),
+                    "lost with the process of its worker",
+                ),
+            };
+            let part = output
+                .id
+                .map_or_else(|| "output-last".to_owned(), |id| format!("output-{id}"));
+            about.push(json!({"part": part, "title": title, "state": state}));
+            let cut = if output.before > 0 { "… (cut)\n" } else { "" };
+            texts.push((part, format!("{cut}{}", printed(&output.end))));
+        }
+        (about, texts)
     }
 
     /// A request, answered or not.
@@ -134,5 +176,31 @@ fn end(text: &str) -> String {
         .nth(TEXT - 1)
         .map_or(0, |(at, _)| at);
     let cut = if from > 0 { "… (cut)\n" } else { "" };
-    format!("{cut}{}", escape::text(&text[from..]))
+    format!("{cut}{}", printed(&text[from..]))
+}
+
+/// Returns an output as a terminal would leave it: without colours, and of a line that was written
+/// over only the last.
+fn printed(output: &str) -> String {
+    let plain = anstream::adapter::strip_str(output).to_string();
+    let lines: Vec<&str> = plain
+        .trim_end()
+        .split('\n')
+        .map(|line| line.trim_end_matches('\r'))
+        .map(|line| line.rsplit('\r').next().unwrap_or_default())
+        .collect();
+    escape::text(&lines.join("\n")).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_is_shown_as_a_terminal_would_leave_it() {
+        let output = "\u{1b}[32mok\u{1b}[0m\r\n10%\r100%\r\n\u{202e}\u{7}end\n\n";
+        let shown = printed(output);
+        assert!(shown.starts_with("ok\n100%\n\\u{202e}"), "{shown}");
+        assert!(shown.ends_with("end"), "{shown}");
+    }
 }

@@ -266,6 +266,7 @@ impl<'d> Hub<'d> {
             PageView::Conversation(name) | PageView::Earlier(name, _) => self.files.follow(name),
             PageView::Board | PageView::Metrics => self.files.want_past(),
             PageView::Task(_) => self.files.want_logs(),
+            PageView::Teammate(name) => self.files.want_outputs(name),
             PageView::Timeline(..) | PageView::Cost => {
                 self.files.want_past();
                 self.files.want_ledgers();

@@ -69,7 +69,7 @@ pub struct Foreground {
     /// What an agent writes to its error output.
     pub(super) errors: Option<File>,
     /// Where the output can be read while it comes.
-    log: Option<LiveLog>,
+    pub(super) log: Option<LiveLog>,
     /// What serves its gateway: it ends with this.
     pub(super) gateway: JoinSet<()>,
 }
@@ -195,6 +195,9 @@ impl Foreground {
             && let Some(errors) = self.errors.take()
         {
             failure.push_str(&end_of(&errors));
+        }
+        if let Some(log) = self.log.take() {
+            log.end(failure.as_deref().unwrap_or(GOOD_END));
         }
         let mut content = match &failure {
             None if text.trim().is_empty() => "(no output)".to_owned(),

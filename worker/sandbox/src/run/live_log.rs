@@ -1,4 +1,4 @@
-//! The log of a check, which can be read while a command runs: the head of the output as it comes,
+//! The log of a command or a check, which can be read while a command runs: the head of the output as it comes,
 //! and its tail at the end.
 
 use std::fs::File;
@@ -21,7 +21,7 @@ pub struct LiveLog {
     /// How much of that has been dropped.
     cut: usize,
     last: u8,
-    /// Why it is no longer written: a full disk costs the log, and not the check.
+    /// Why it is no longer written: a full disk costs the log, and not the command.
     broken: Option<io::Error>,
 }
 
@@ -71,7 +71,7 @@ impl LiveLog {
         let newline = if self.last == b'\n' { "" } else { "\n" };
         self.write(format!("{newline}[{how}]\n").as_bytes());
         if let Some(error) = self.broken {
-            tracing::warn!("the log of a check is not whole: {error}");
+            tracing::warn!("the log of a command is not whole: {error}");
         }
     }
 

@@ -10,6 +10,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use teamd_shared::background;
+
 use super::PIECE;
 
 /// How much of the head, and of the tail, of a log is kept, in bytes: a multiple of [`PIECE`].
@@ -45,11 +47,7 @@ impl GrowingLog {
             .mode(0o600)
             .open(path)?;
         // Also true if the worker is killed: then the output is gone with the temporary directory.
-        writeln!(
-            kept,
-            "[until it has ended, its output is in {}]",
-            path.display()
-        )?;
+        kept.write_all(background::note(path).as_bytes())?;
         Ok(Self {
             file,
             tail: SIDE,

@@ -10,15 +10,31 @@ import { sendBox } from './send.js';
 /** What is said first of a teammate; the rest folds. */
 const FIRST = new Set(['task', 'unread', 'gate', 'agent', 'model', 'tokens', 'cost', 'workspace', 'spawned', 'restarts', 'ended', 'note']);
 
+/** Shows what its commands print, as it comes: the end of each, which stays in view unless a person has scrolled. */
+function drawOutputs(box, state) {
+  keep(box, state.outputs.map(({ part, title }) => ({ part, title })), ({ part }) => part, ({ part, title }) => h('div', {},
+    h('div.heading', {}, h('h2', {}, title), h('span', { role: 'status' })), h('pre.log', { tabindex: 0, 'aria-label': title, 'data-output': part })));
+  state.outputs.forEach(({ part, state: how }, at) => {
+    const [heading, output] = box.children[at].children;
+    heading.lastChild.textContent = how;
+    heading.lastChild.className = how.endsWith('…') ? 'work' : 'dim';
+    output.hidden = !state[part];
+    if (output.textContent === state[part]) return;
+    const isAtEnd = !output.textContent || output.scrollTop + output.clientHeight > output.scrollHeight - 20;
+    output.textContent = state[part];
+    if (isAtEnd) output.scrollTop = output.scrollHeight;
+  });
+}
+
 export const teammate = {
   title: 'Teammate',
   under: 'overview',
   make(element, name, state) {
-    const [head, acts, cards, tasks, events, about, work] = [h('div'), h('div'), h('div'), h('ul.rows.list'), h('ul.rows.feed'), h('div'), h('section')];
+    const [head, acts, cards, tasks, events, about, work, outputs] = [h('div'), h('div'), h('div'), h('ul.rows.list'), h('ul.rows.feed'), h('div'), h('section'), h('section')];
     const form = h('div');
     const section = (title, content) => h('section', {}, h('h2', {}, title), content);
     const ofTasks = section('Its tasks', tasks);
-    element.append(head, acts, h('div.split', {}, h('div', {}, cards, form, ofTasks, section('Its last events', events), work), about));
+    element.append(head, acts, h('div.split', {}, h('div', {}, cards, form, ofTasks, outputs, section('Its last events', events), work), about));
     const orders = (one) => [
       h('a.button', { href: `#/conversation/${name}` }, 'Conversation'),
       ...state.read_only ? [] : one.ended ? [order('Start again', () => startAgain(name), '.yes')]
@@ -34,6 +50,7 @@ export const teammate = {
       if (!form.firstChild && !state.read_only) form.append(sendBox(name));
       keep(tasks, state.tasks, (task) => task.id, taskRow);
       ofTasks.hidden = !state.tasks.length;
+      drawOutputs(outputs, state);
       keep(events, state.events, (step) => [step.at, step.from, step.to, step.what], eventRow);
       const isOpen = about.querySelector('details')?.open;
       keep(about, [one.facts], () => 'facts', () => {

@@ -30,6 +30,25 @@ async fn the_result_is_what_the_command_wrote_and_how_it_ended() {
 }
 
 #[tokio::test]
+async fn the_output_can_be_read_while_it_comes_and_until_the_next_command() {
+    let mut scratch = Scratch::new();
+    let log = scratch.path(".team/log/alice.command.log");
+    let read = || fs::read_to_string(&log).unwrap_or_default();
+    let command = "echo tick; until [ -e go ]; do sleep 0.05; done; exit 3";
+    let mut running = scratch.start(command);
+    let is_there = until(|| read() == format!("$ {command}\ntick\n"));
+    tokio::select! {
+        _ = running.finish() => panic!("it ended"),
+        () = is_there => {}
+    }
+    fs::write(scratch.path("go"), "").unwrap();
+    timeout(LIMIT, running.finish()).await.unwrap();
+    assert_eq!(read(), format!("$ {command}\ntick\n[exit code 3]\n"));
+    scratch.run("true").await;
+    assert_eq!(read(), "$ true\n[exit code 0]\n");
+}
+
+#[tokio::test]
 async fn a_command_gets_its_environment_and_no_key() {
     let mut scratch = Scratch::new();
     let listed = scratch

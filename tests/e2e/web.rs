@@ -428,6 +428,41 @@ fn the_page_shows_the_code_of_a_request_and_an_answer_needs_it() {
 }
 
 #[test]
+fn an_order_goes_by_team_toml_as_it_is_now_and_a_search_looks_through_all_tasks() {
+    let team = Team::started();
+    let page = Page::of(&team, &[]);
+    let spawn = || page.post("/spawn", r#"{"name": "cy"}"#);
+    team.write("team.toml", "[team]\nno_such_key = 1\n");
+    let refused = spawn();
+    assert!(
+        refused.code == 409 && refused.body.contains("no_such_key"),
+        "{}",
+        refused.body
+    );
+    team.write("team.toml", "[members.cy]\nrole = \"copy editor\"\n");
+    let done = spawn();
+    assert_eq!(done.code, 200, "{}", done.body);
+    assert_eq!(team.member("cy")["role"], "copy editor");
+    for number in 0..70 {
+        let subject = if number == 3 { "Naïve & slow" } else { "Fast" };
+        team.teamctl(["task", "add", subject, "--for", "cy"]).ok();
+    }
+    let shown = |find: &str| {
+        let board = page.view(&format!("view=board&find={find}"));
+        let columns = board["columns"].as_array().unwrap().clone();
+        let tasks = columns
+            .iter()
+            .flat_map(|it| it["tasks"].as_array().unwrap());
+        let ids: Vec<u64> = tasks.map(|task| task["id"].as_u64().unwrap()).collect();
+        (ids, board["tasks"].as_u64().unwrap())
+    };
+    team.until("all tasks", || shown("").1 == 70);
+    assert!(shown("").0.len() < 70);
+    assert_eq!(shown("na%C3%AFve%20%26").0, [4]);
+    assert_eq!(shown("70").0, [70]);
+}
+
+#[test]
 fn read_only_refuses_actions_and_metrics_tell_no_names() {
     let team = Team::started();
     let first = planned(&team, "bo", "First");

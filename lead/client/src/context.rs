@@ -15,6 +15,7 @@ use teamd_shared::spawn::Widening;
 use teamd_shared::suggest;
 use teamd_shared::team_dir::{DirError, Located, TeamDir, locate};
 use teamd_shared::team_file::{TeamFile, TeamFileError};
+use teamd_shared::variable::SettingError;
 use tokio::runtime::Runtime;
 
 use crate::error::{CommandError, CommandResult};
@@ -77,29 +78,33 @@ pub(crate) struct Kept {
 }
 
 impl Context {
-    /// Makes a context of the same team that prints elsewhere, perhaps in another thread.
+    /// Makes a context of the same team that prints elsewhere, perhaps in another thread. It reads
+    /// `team.toml` again: a view runs for long.
     pub fn elsewhere(&self) -> impl FnOnce(Output) -> Self + Send + 'static {
         let Self {
             path,
             settings,
-            file,
             register,
             passed_over,
             ..
         } = self;
         let path = path.clone();
         let settings = settings.clone();
-        let file = file.clone();
         let register = register.clone();
         let passed_over = passed_over.clone();
-        |out| Self {
-            out,
-            path,
-            settings,
-            file,
-            register,
-            passed_over,
-            kept: Kept::default(),
+        |out| {
+            let file = team_file_of(&path);
+            // A mistake of the environment was an error when the view began.
+            let settings = settings_by(&file).unwrap_or(settings);
+            Self {
+                out,
+                path,
+                settings,
+                file,
+                register,
+                passed_over,
+                kept: Kept::default(),
+            }
         }
     }
 
@@ -376,16 +381,8 @@ pub fn find(global: &Global) -> Result<impl FnOnce(Output) -> Context + use<>, C
         registered.set(dir);
         is_registered
     });
-    let variable = |name: &str| std::env::var(name).ok();
-    let file = TeamFile::load(
-        &current_dir.join(TeamFile::locate(&path, variable)),
-        &variable,
-    );
-    let of_file = file
-        .as_ref()
-        .map(|file| file.settings.clone())
-        .unwrap_or_default();
-    let settings = of_file.with_environment(&variable)?;
+    let file = team_file_of(&current_dir.join(&path));
+    let settings = settings_by(&file)?;
     // Without `.` in between: messages show it.
     let path = path.components().collect();
     Ok(|out| Context {
@@ -400,6 +397,23 @@ pub fn find(global: &Global) -> Result<impl FnOnce(Output) -> Context + use<>, C
             runtime: Cell::default(),
         },
     })
+}
+
+/// Reads `team.toml` of a team directory.
+fn team_file_of(team_dir: &Path) -> Result<TeamFile, TeamFileError> {
+    let at = TeamFile::locate(team_dir, variable);
+    let at = std::path::absolute(&at).unwrap_or(at);
+    TeamFile::load(&at, &variable)
+}
+
+/// Returns the settings of a file, and of the environment.
+fn settings_by(file: &Result<TeamFile, TeamFileError>) -> Result<Settings, SettingError> {
+    let of_file = file.as_ref().map(|file| file.settings.clone());
+    of_file.unwrap_or_default().with_environment(&variable)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 fn end(result: CommandResult, out: &Output) -> ExitCode {

@@ -38,7 +38,7 @@ pub(crate) fn by_status(team: &Team, past: &Past, filter: &str) -> [Vec<TaskId>;
     let mut columns: [Vec<&Task>; 4] = Default::default();
     for task in past.tasks.values().map(|past| &past.task).filter(|task| {
         let owner = task.owner.as_ref().map(Name::as_str).unwrap_or_default();
-        matches(filter, &[&task.subject, owner])
+        matches(filter, &[&task.id.to_string(), &task.subject, owner])
     }) {
         let column = match task.status {
             TaskStatus::Pending => 0,

@@ -96,6 +96,12 @@ impl RequestStage {
 }
 
 impl FeedStep {
+    /// Returns the stage that its request reaches in one word, unless the step itself says it.
+    pub(crate) fn stage_word(&self) -> Option<&'static str> {
+        let (_, stage) = self.request.as_ref()?;
+        (*stage != RequestStage::Ended).then(|| stage.word())
+    }
+
     /// Reads a line of the journal; none if it only repeats another line.
     pub fn of_line(line: &Line) -> Option<Self> {
         let (what, text) = event::parts(&line.record);

@@ -10,6 +10,7 @@ use std::hint::black_box;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, ORIGIN};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
+use percent_encoding::percent_decode_str;
 use teamd_shared::id::RequestId;
 use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
@@ -17,6 +18,9 @@ use teamd_shared::task::TaskId;
 use super::order;
 use super::page::{self, Asset};
 use crate::model::ImagePlace;
+
+/// The longest text that is looked for, in bytes.
+const LONGEST: usize = 400;
 
 /// The header in which a browser says where a request comes from.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -37,7 +41,8 @@ pub(super) enum PageView {
     /// With what only says how the team runs.
     OverviewOfAll,
     Requests,
-    Board,
+    /// With the tasks that have this text.
+    Board(String),
     Conversation(Name),
     /// What comes before a place in the transcript of an agent.
     Earlier(Name, u64),
@@ -195,7 +200,7 @@ fn view(query: &str) -> Option<PageView> {
         "overview" if value(query, "news") == Some("all") => PageView::OverviewOfAll,
         "overview" => PageView::Overview,
         "requests" => PageView::Requests,
-        "board" => PageView::Board,
+        "board" => PageView::Board(text(query, "find")?),
         "conversation" => PageView::Conversation(Name::of_inbox(value(query, "name")?).ok()?),
         "earlier" => PageView::Earlier(
             Name::of_inbox(value(query, "name")?).ok()?,
@@ -248,6 +253,13 @@ fn image(query: &str) -> Option<Route> {
 fn value<'q>(query: &'q str, name: &str) -> Option<&'q str> {
     let mut pairs = query.split('&');
     pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// Returns a text that a person typed; a blank one if there is none.
+fn text(query: &str, name: &str) -> Option<String> {
+    let typed = value(query, name).unwrap_or_default();
+    let typed = percent_decode_str(typed).decode_utf8().ok()?;
+    (typed.len() <= LONGEST).then(|| typed.into_owned())
 }
 
 fn seconds(query: &str, name: &str) -> Option<u32> {
@@ -303,6 +315,11 @@ mod tests {
         assert_eq!(
             ask(&guard, "GET /view?view=task&id=7", &[]),
             Ok(Route::Once(PageView::Task(7)))
+        );
+        let found = "GET /view?view=board&find=na%C3%AFve%20%26%201";
+        assert_eq!(
+            ask(&guard, found, &[]),
+            Ok(Route::Once(PageView::Board("naïve & 1".to_owned())))
         );
         let window = "GET /view?view=timeline&seconds=60&until=99";
         assert_eq!(
@@ -397,6 +414,7 @@ mod tests {
             ("GET /image?name=ana&at=5--1-0&number=1", &[], 404),
             ("GET /view?view=conversation&name=../../config", &[], 404),
             ("GET /view?view=task&id=-1", &[], 404),
+            ("GET /view?view=board&find=%ff", &[], 404),
             ("GET /view?view=teammate&name=../x", &[], 404),
             ("GET /view?view=request&id=../x", &[], 404),
             (

@@ -264,7 +264,7 @@ impl<'d> Hub<'d> {
         }
         match view {
             PageView::Conversation(name) | PageView::Earlier(name, _) => self.files.follow(name),
-            PageView::Board | PageView::Metrics => self.files.want_past(),
+            PageView::Board(_) | PageView::Metrics => self.files.want_past(),
             PageView::Task(_) => self.files.want_logs(),
             PageView::Teammate(name) => self.files.want_outputs(name),
             PageView::Timeline(..) | PageView::Cost => {
@@ -403,7 +403,7 @@ mod tests {
         let mut hub = Hub::begin((&context, |_, _| Ok(ExitCode::Done)), &dir, false).unwrap();
         let mut counts = || {
             let view = hub.view(&PageView::Overview).unwrap();
-            let other = hub.view(&PageView::Board).unwrap();
+            let other = hub.view(&PageView::Board(String::new())).unwrap();
             let count = view["groups"][3]["count"].clone();
             assert_eq!((hub.made.len(), &other["groups"][3]["count"]), (2, &count));
             count

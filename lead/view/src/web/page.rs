@@ -156,6 +156,21 @@ pub(super) fn find(path: &str) -> Option<&'static Asset> {
 mod tests {
     use super::*;
 
+    /// Else a browser learns of a module only when it has read the one that needs it.
+    #[test]
+    fn the_page_names_each_module_at_once() {
+        let page = find("/").unwrap().text;
+        for asset in ASSETS.iter().filter(|asset| asset.kind == JS) {
+            let name = asset.path.trim_start_matches('/');
+            let how = if name == "main.js" {
+                format!("<script type=\"module\" src=\"{name}\">")
+            } else {
+                format!("<link rel=\"modulepreload\" href=\"{name}\">")
+            };
+            assert!(page.contains(&how), "{name}");
+        }
+    }
+
     /// The policy forbids all of this: it would not work, or it would be a way in.
     #[test]
     fn the_page_makes_no_nodes_of_text_and_loads_nothing_from_elsewhere() {

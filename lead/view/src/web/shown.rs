@@ -84,7 +84,9 @@ impl TeamPage<'_, '_> {
                 json!({"requests": self.requests(), "feed": self.feed(true)})
             }
             PageView::Requests => json!({"requests": self.requests()}),
-            PageView::Board => json!({"columns": self.board(), "reading": self.seen.reading}),
+            PageView::Board(find) => {
+                json!({"columns": self.board(find), "find": line(find), "tasks": self.seen.past.tasks.len(), "reading": self.seen.reading})
+            }
             PageView::Conversation(_) => self.conversation()?,
             PageView::Earlier(_, before) => return self.earlier(*before).map(object),
             PageView::Sequence((last, lifelines), seconds) => {
@@ -169,11 +171,11 @@ impl TeamPage<'_, '_> {
         shown.filter_map(event).take(WINDOW).collect()
     }
 
-    fn board(&self) -> Vec<Value> {
+    fn board(&self, find: &str) -> Vec<Value> {
         let SeenTeam { team, past, .. } = self.seen;
         COLUMNS
             .into_iter()
-            .zip(by_status(team, past, ""))
+            .zip(by_status(team, past, find))
             .map(|(title, ids)| {
             let tasks = ids.iter().take(WINDOW).map(|id| &past.tasks[id].task).map(|task| {
                 let blocked_by = blockers(team, task);
@@ -478,8 +480,7 @@ fn exact(count: u64) -> f64 {
 pub(super) fn event(item: &Item) -> Option<Value> {
     let step = item.steps.last()?;
     let request = step.request.as_ref();
-    let stage = request.map(|(_, stage)| stage.word());
-    let what = [Some(step.what.as_str()), stage]
+    let what = [Some(step.what.as_str()), step.stage_word()]
         .into_iter()
         .flatten()
         .collect::<Vec<_>>()

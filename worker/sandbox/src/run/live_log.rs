@@ -57,7 +57,8 @@ impl LiveLog {
         while from > 0 && self.tail.get(from).is_some_and(|byte| byte & 0xc0 == 0x80) {
             from += 1;
         }
-        self.cut += self.tail.drain(..from).count();
+        self.cut += from;
+        drop(self.tail.drain(..from));
     }
 
     /// Ends with the tail of the output, and how the command has ended.

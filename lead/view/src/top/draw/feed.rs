@@ -180,10 +180,10 @@ fn style(step: &FeedStep) -> anstyle::Style {
 }
 
 fn whole(step: &FeedStep) -> String {
-    let stage = step
-        .request
-        .as_ref()
-        .map(|(id, stage)| format!(" {id} {}", stage.word()))
+    let id = step.request.as_ref().map(|(id, _)| id);
+    let stage = id
+        .zip(step.stage_word())
+        .map(|(id, stage)| format!(" {id} {stage}"))
         .unwrap_or_default();
     let time = paint(DIM, clock::time_of_day(step.at));
     let heading = format!("{time} {}  ", paint(BOLD, escape::line(&parties(step))));

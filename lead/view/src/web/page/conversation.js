@@ -123,8 +123,12 @@ function search(box, text, count) {
     if (wanted && isIn) piece.open = true;
   }
   if (globalThis.Highlight) CSS.highlights.set('found', new Highlight(...ranges));
-  count.textContent = wanted ? `${found} of what is loaded` : '';
+  count.textContent = wanted ? `${found} found` : '';
+  return found;
 }
+
+/** How many pages of what was said earlier are searched at a time. */
+const PAGES = 20;
 
 export const conversation = {
   title: 'Conversation',
@@ -138,18 +142,34 @@ export const conversation = {
     const paint = () => {
       drawPieces(parts, piecesOf([...all.values()]), name);
       earlier.hidden = before === null;
-      if (find.value) search(parts, find.value, count);
+      return look();
     };
-    find.addEventListener('input', () => search(parts, find.value, count));
+    /** Searches what is loaded; what was said earlier is searched when that is wanted. */
+    const look = () => {
+      const found = search(parts, find.value, count);
+      further.hidden = !find.value.trim() || before === null;
+      return found;
+    };
+    find.addEventListener('input', look);
     const showEarlier = async () => {
       const [asked, below] = [before, page.scrollHeight - page.scrollTop];
       const found = await get(`view=earlier&name=${name}&before=${asked}`);
       // Meanwhile there may be another conversation.
-      if (!found.parts || before !== asked) return;
+      if (!found.parts || before !== asked) return undefined;
       all = new Map([...found.parts.map((one) => [one.at, one]), ...all]);
       before = found.before;
-      paint();
+      const count = paint();
       page.scrollTop = page.scrollHeight - below;
+      return count;
+    };
+    const searchEarlier = async () => {
+      const loaded = look();
+      further.disabled = true;
+      for (let pages = 0; pages < PAGES && before !== null && element.isConnected; pages += 1) {
+        const count = await showEarlier();
+        if (count === undefined || count > loaded) break;
+      }
+      further.disabled = false;
     };
     const fold = (isOpen) => parts.querySelectorAll('.piece').forEach((piece) => { piece.open = isOpen; });
     const folds = order('Fold', () => {
@@ -158,9 +178,11 @@ export const conversation = {
       folds.textContent = isOpen ? 'Fold' : 'Unfold';
     });
     const earlier = h('button', { hidden: true, onclick: showEarlier }, 'Show what was said earlier');
+    const further = order('Search what was said earlier', searchEarlier);
+    further.hidden = true;
     const needs = order('Jump to what needs you', () => asks.scrollIntoView({ block: 'end' }), '.need');
     const link = name !== 'lead' && h('a', { href: `#/teammate/${name}` }, 'About it');
-    element.append(h('div.bar', {}, h('label', {}, 'Conversation of ', choice), link || '', find, count, folds, needs), earlier, none, parts, now, asks, form);
+    element.append(h('div.bar', {}, h('label', {}, 'Conversation of ', choice), link || '', find, count, further, folds, needs), earlier, none, parts, now, asks, form);
     let names = '';
     const draw = () => {
       if (names !== String(state.names)) {

@@ -1,6 +1,7 @@
 // Tokens and cost: of the team over time, of each teammate and of each task.
 
 import { clock, h, keep } from './element.js';
+import { empty } from './parts.js';
 
 const SLOTS = 48;
 const KINDS = ['input', 'cached', 'output'];
@@ -43,12 +44,12 @@ export const cost = {
   title: 'Cost',
   make(element, _, state) {
     const [members, tasks] = [table('Teammate', 'Model'), table('Task', 'Subject')];
-    const [empty, graph, times, reading] = [h('p.empty', {}, 'No tokens were used yet.'), h('div.graph'), h('div.times.dim'), h('p.dim', { role: 'status' })];
+    const [none, graph, times, reading] = [empty('No tokens were used yet.', 'What each teammate and each task uses and costs is shown here, once a model has answered.'), h('div.graph'), h('div.times.dim'), h('p.dim', { role: 'status' })];
     const legend = h('div.bar', {}, KINDS.map((kind) => h('span.dim.key', {}, h('svg', { width: 12, height: 12, 'aria-hidden': 'true' }, h(`rect.${kind}`, { width: 12, height: 12 })), kind)));
     const all = h('section', {}, h('h2', {}, 'Tokens over time'), legend, graph, times);
-    element.append(all, members.box, tasks.box, empty, reading);
+    element.append(all, members.box, tasks.box, none, reading);
     const draw = () => {
-      empty.hidden = state.members.length > 0;
+      none.hidden = state.members.length > 0;
       all.hidden = !state.members.length;
       const highest = highestOf(state.all);
       graph.replaceChildren(chart(state.all, highest, [960, 120], `Tokens of the team over time, at most ${number(highest)} in one part`));

@@ -3,12 +3,12 @@
 import { isCovered, lay } from './dialog.js';
 import { h } from './element.js';
 
-const HELP = [['j  k', 'the next, the one before'], ['Enter', 'open it'], ['a', 'approve the request that is selected'], ['r', 'reject it: first its feedback, then again r or Enter'],
+const HELP = [['j k', 'the next, the one before'], ['Enter', 'open it'], ['a', 'approve the request that is selected'], ['r', 'reject it: first its feedback, then again r or Enter'],
   ['/', 'search'], ['n', 'new task'], ['s', 'spawn a teammate'], ['1 – 7', 'the views'], ['Esc', 'back'], ['?', 'this help']];
 
 /** Shows the keys. */
 export function help() {
-  const dialog = h('dialog.keys', { 'aria-label': 'Keys' }, h('h2', {}, 'Keys'), h('dl.facts', {}, HELP.map(([key, what]) => [h('dt', {}, h('kbd', {}, key)), h('dd', {}, what)])),
+  const dialog = h('dialog.keys', { 'aria-label': 'Keys' }, h('h2', {}, 'Keys'), h('dl.facts', {}, HELP.map(([key, what]) => [h('dt', {}, key.split(' ').map((one) => (one === '–' ? ' – ' : [h('kbd', {}, one), ' ']))), h('dd', {}, what)])),
     h('button', { onclick: () => dialog.close() }, 'Close'));
   lay(dialog);
 }

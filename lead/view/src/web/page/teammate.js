@@ -30,7 +30,7 @@ export const teammate = {
   title: 'Teammate',
   under: 'overview',
   make(element, name, state) {
-    const [head, acts, cards, tasks, events, about, work, outputs] = [h('div'), h('div'), h('div'), h('ul.rows.list'), h('ul.rows.feed'), h('div'), h('section'), h('section')];
+    const [head, acts, cards, tasks, events, about, work, outputs] = [h('div'), h('div.acts'), h('div'), h('ul.rows.list'), h('ul.rows.feed'), h('div'), h('section'), h('section')];
     const form = h('div');
     const section = (title, content) => h('section', {}, h('h2', {}, title), content);
     const ofTasks = section('Its tasks', tasks);

@@ -41,7 +41,7 @@ async fn the_output_can_be_read_while_it_comes_and_until_the_next_command() {
         _ = running.finish() => panic!("it ended"),
         () = is_there => {}
     }
-    fs::write(scratch.path("go"), "").unwrap();
+    drop(File::create(scratch.path("go")).unwrap());
     timeout(LIMIT, running.finish()).await.unwrap();
     assert_eq!(read(), format!("$ {command}\ntick\n[exit code 3]\n"));
     scratch.run("true").await;

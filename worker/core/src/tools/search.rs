@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use teamd_shared::tools::input;
 
 /// The most lines of context that a call may ask for.
-const MAX_CONTEXT: u64 = 20;
+const MAX_CONTEXT: f64 = 20.0;
 
 /// What is looked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,8 +67,8 @@ fn path<'de, D: Deserializer<'de>>(input: D) -> Result<Option<String>, D::Error>
 fn context<'de, D: Deserializer<'de>>(input: D) -> Result<Option<u64>, D::Error> {
     input::checked(
         input,
-        |lines: &f64| *lines >= 0.0 && *lines <= MAX_CONTEXT as f64 && lines.fract() == 0.0,
+        |lines: &f64| lines.fract() == 0.0 && (0.0..=MAX_CONTEXT).contains(lines),
         format_args!("a whole number from 0 to {MAX_CONTEXT}"),
     )
-    .map(|lines| Some(lines as u64))
+    .map(|lines| format!("{lines:.0}").parse().ok())
 }

@@ -1,5 +1,5 @@
-//! The log of a command or a check, which can be read while a command runs: the head of the output as it comes,
-//! and its tail at the end.
+//! The log of a command or a check, which can be read while that runs: the head of the output as it
+//! comes, and its tail at the end.
 
 use std::fs::File;
 use std::io::{self, Write};

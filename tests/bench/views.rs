@@ -1,4 +1,5 @@
-//! What the two live views cost with 1,000 teammates and 100,000 messages.
+//! What the two live views cost with 1,000 teammates and 100,000 messages, and a review of a large
+//! diff.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
@@ -12,15 +13,22 @@ use teamd_shared::testing::{journal_member, roster_member};
 use crate::Effort;
 use crate::figure::{Figure, Sample, time};
 use crate::idle::scheduled;
+use crate::lifecycle::run;
 use crate::support::browser::drive;
 use crate::support::process::{let_pass, wakes};
 use crate::support::terminal::Terminal;
-use crate::support::{Team, poll_until};
+use crate::support::{PATIENCE, Team, poll_until};
 
 const TEAMMATES: usize = 1_000;
 /// For each of them.
 const MESSAGES: usize = 100;
 const ANSWERS: usize = 10;
+/// The lines of the diff that is reviewed.
+const DIFF: usize = 20_000;
+/// What a key of the review may take.
+const TASK: Duration = Duration::from_millis(50);
+/// How often the screen is looked at.
+const LOOK: Duration = Duration::from_micros(500);
 /// What was begun before must not be counted.
 const SETTLE: Duration = Duration::from_secs(5);
 const SIZE: (u16, u16) = (200, 60);
@@ -48,7 +56,90 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
     }
     figures.extend(answers(&team));
     figures.extend(browser(&team, times));
+    figures.extend(review(times));
     figures
+}
+
+/// The review of a large diff, at the terminal and in `top`.
+fn review(times: usize) -> Vec<Figure> {
+    let team = crate::work::team("[work]\ncheck = \"true\"\n");
+    run(&team, &["task", "add", "sum up", "--review", "person"]);
+    let lines = format!("seq {DIFF} | sed 's/.*/let x& = total(&, \"a\");/' > calc.rs");
+    let submit = "/task_update {\"task_id\": 1, \"status\": \"completed\"}";
+    let work = format!(
+        "/claim_task {{\"task_id\": 1}}\n/bash {lines}; git add .; git commit -qm work\n{submit}"
+    );
+    run(&team, &["send", "alice", &work]);
+    team.until("the review", || {
+        team.file("tasks/1.json").contains("\"reviewing\"")
+    });
+    let [mut first, mut in_top, mut longest] = [(); 3].map(|()| Sample::default());
+    let is_shown = |screen: &str| screen.contains(&format!("+{DIFF} -0"));
+    for _ in 0..times {
+        let began = Instant::now();
+        let mut terminal = Terminal::teamctl_at(&team, &["review", "1"], SIZE);
+        first.add(until(began, &terminal, is_shown));
+        longest.add(keys(&mut terminal));
+        terminal.press("q");
+        terminal.finish();
+        let mut terminal = Terminal::teamctl_at(&team, &["top"], SIZE);
+        terminal.press("2");
+        terminal.until_screen("the request", |screen| screen.contains("▌ alice"));
+        let began = Instant::now();
+        terminal.press("\r");
+        in_top.add(until(began, &terminal, is_shown));
+        terminal.press("qq");
+        terminal.finish();
+    }
+    let name = format!("a diff of {DIFF} lines");
+    let is_met = longest.p50() <= TASK;
+    let mut keys = row(
+        "`review`",
+        &format!("{name}, the slowest of its keys → shown"),
+        longest.to_string(),
+    );
+    keys.aim = "≤ 50 ms";
+    keys.met = is_met;
+    vec![
+        row(
+            "`review`",
+            &format!("{name}, first frame"),
+            first.to_string(),
+        ),
+        row(
+            "`top`",
+            &format!("{name}, Enter → first frame"),
+            in_top.to_string(),
+        ),
+        keys,
+    ]
+}
+
+/// Presses the keys of a review that move far or lay all out anew. Returns the longest time until
+/// one was shown.
+fn keys(terminal: &mut Terminal) -> Duration {
+    let mut longest = Duration::ZERO;
+    for key in ["n", " ", " ", "G", "s", "g", "u", "o", "o", "G"] {
+        // Colours come later than the frame that answers the key.
+        let before = terminal.screen();
+        let began = Instant::now();
+        terminal.press(key);
+        longest = longest.max(until(began, terminal, |screen| screen != before));
+    }
+    longest
+}
+
+/// Returns how long it takes from then on until the screen is as it should be.
+fn until(began: Instant, terminal: &Terminal, is_so: impl Fn(&str) -> bool) -> Duration {
+    while !is_so(&terminal.screen()) {
+        let screen = terminal.screen();
+        assert!(
+            began.elapsed() < PATIENCE,
+            "in vain; on the screen:\n{screen}"
+        );
+        std::thread::park_timeout(LOOK);
+    }
+    began.elapsed()
 }
 
 fn row(view: &str, what: &str, measured: String) -> Figure {

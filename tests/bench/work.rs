@@ -45,7 +45,7 @@ fn bash(team: &Team, script: &str, args: &[&str]) -> String {
 }
 
 /// A team in a repository of 1,000 files, with one teammate in a checkout.
-fn team(toml: &str) -> Team {
+pub(crate) fn team(toml: &str) -> Team {
     let team = Team::new();
     bash(
         &team,

@@ -131,3 +131,94 @@ fn a_pipe_a_program_and_the_question_of_approve_show_the_work() {
         nothing.stderr
     );
 }
+
+#[test]
+fn top_opens_the_review_and_takes_comments_and_the_answer() {
+    let team = submitted();
+    let mut top = Terminal::teamctl_at(&team, &["top"], (80, 24));
+    top.press("2");
+    top.until_screen("the request", |screen| screen.contains("⏎ review"));
+    // The text of the request is not the work.
+    top.press("a");
+    top.until_screen("the work", |screen| {
+        screen.contains("all is well") && screen.contains("+152 -0, 1 generated")
+    });
+    // Not all of it was on the screen.
+    top.press("a");
+    top.until_screen("a refusal", |screen| {
+        screen.contains("nothing was answered: ")
+    });
+    assert_eq!(task(&team, 1)["status"], "in_review");
+    top.press("gn");
+    top.until_screen("a name that is harmless", |screen| screen.contains(HOSTILE));
+    top.press("njj");
+    top.until_screen("the defect", |screen| {
+        screen.contains("+ fn total(a: u32) -> u32 { a - 1 }")
+    });
+    top.press("coff by one\r");
+    top.until_screen("the comment", |screen| screen.contains("» off by one"));
+    let go = team.root().join("go");
+    let busy = format!("/bash until [ -e {} ]; do sleep 0.02; done", go.display());
+    team.teamctl(["send", "alice", &busy]).ok();
+    top.press("rplease fix\r");
+    top.until_screen("the end of it", |screen| {
+        screen.contains("is rejected") && screen.contains("No request is pending")
+    });
+    team.until("the feedback", || {
+        let inbox = team.inbox("alice");
+        inbox.iter().any(|it| {
+            let text = it.to_string();
+            text.contains("calc.rs:1: off by one") && text.contains("> +fn total(a: u32)")
+        })
+    });
+
+    let fix = "sed -i 's/- 1/+ 1/' calc.rs; git commit -qam fix";
+    team.teamctl(["send", "alice", &format!("/bash {fix}\n{SUBMIT}")])
+        .ok();
+    team.write("go", "");
+    reviewed(&team, 2);
+    top.until_screen("the next one", |screen| screen.contains("⏎ review"));
+    top.resize((200, 50));
+    // From its task.
+    top.press("3\r");
+    top.until_screen("the work", |screen| screen.contains("a + 1"));
+    top.press("N");
+    top.until_screen("what is new", |screen| {
+        screen.contains("(since the last submission)")
+            && screen.contains("1 file, +1 -1")
+            && screen.contains("a + 1")
+    });
+    // Without a key: the team goes on.
+    team.teamctl(["spawn", "bo"]).ok();
+    top.until_screen("a second teammate", |screen| screen.contains("1 idle"));
+    top.press("Ng     ");
+    top.until_screen("the end", |screen| screen.contains("▸ folded, o shows it"));
+    top.press("a");
+    until(&team, 1, "completed");
+    top.until_screen("the panes", |screen| screen.contains("is approved"));
+    top.press("q");
+    assert_eq!(top.finish(), Some(0));
+}
+
+#[test]
+fn a_review_in_top_that_another_answers_takes_no_answer_any_more() {
+    let team = submitted();
+    let mut top = Terminal::teamctl_at(&team, &["top"], (80, 24));
+    top.until_screen("the author", |screen| screen.contains("⏎ review"));
+    top.press("\r");
+    top.until_screen("the work", |screen| screen.contains("all is well"));
+    let id = task(&team, 1)["submission"]["request_id"].clone();
+    team.teamctl(["reject", id.as_str().unwrap(), "--feedback", "no"])
+        .ok();
+    top.until_screen("the end of it", |screen| {
+        screen.contains("was rejected meanwhile")
+    });
+    top.press("jr");
+    top.until_screen("a refusal", |screen| {
+        screen.contains("nothing can be answered") && !screen.contains("what is to change")
+    });
+    top.press("q");
+    top.until_screen("the panes", |screen| screen.contains("2 Requests"));
+    top.press("q");
+    assert_eq!(top.finish(), Some(0));
+}

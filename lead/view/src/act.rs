@@ -26,6 +26,8 @@ use teamd_shared::team_dir::TeamDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
+use crate::review::{Reviewed, loading};
+
 /// For so many columns the commands print: what they print is wrapped once more.
 const COLUMNS: usize = 200;
 
@@ -46,6 +48,12 @@ pub(crate) enum ActionEnd {
     Lost,
     /// The codes of the pending requests; none: answers need no code.
     Codes(Option<Vec<RequestCode>>),
+    /// The work of a review, or why it cannot be read.
+    Reviewed(RequestId, Box<Result<Reviewed, String>>),
+    /// Whether a review is answered, and what came of it.
+    Answered(RequestId, bool, String),
+    /// The grammars are loaded: source has colours.
+    Coloured,
 }
 
 /// How much of the output of a check is shown with its task, in bytes.
@@ -164,6 +172,48 @@ impl PersonOrder {
 /// Does what a person ordered.
 pub(crate) fn order<'d>(context: &Context, order: PersonOrder) -> RunningAction<'d> {
     said(context, |context| order.run(context))
+}
+
+/// Reads the work of a review.
+pub(crate) fn read_review<'d>(context: &Context, id: RequestId) -> RunningAction<'d> {
+    let (done, is_done) = oneshot::channel();
+    let elsewhere = context.elsewhere();
+    let word = id.to_string();
+    // Its source has colours soon.
+    drop(loading());
+    std::thread::spawn(move || {
+        let (out, _) = Output::stored(COLUMNS);
+        let reviewed = Reviewed::find(&elsewhere(out), &word);
+        // The view may have ended.
+        done.send(reviewed.map_err(|error| explained(&error))).ok();
+    });
+    Box::pin(async move {
+        let lost = |_| Err("error: the work could not be read".to_owned());
+        let reviewed = is_done.await.unwrap_or_else(lost);
+        ActionEnd::Reviewed(id, Box::new(reviewed))
+    })
+}
+
+/// Gives the answer to a review.
+pub(crate) fn answer_review<'d>(
+    context: &Context,
+    id: RequestId,
+    order: PersonOrder,
+) -> RunningAction<'d> {
+    let printed = in_thread(context, |context| order.run(context));
+    Box::pin(async {
+        let printed = printed.await;
+        ActionEnd::Answered(id, printed.is_done, printed.text)
+    })
+}
+
+/// Waits until source has colours.
+pub(crate) fn load_colours<'d>() -> RunningAction<'d> {
+    let loading = loading();
+    Box::pin(async {
+        loading.await;
+        ActionEnd::Coloured
+    })
 }
 
 /// Gives an order about tasks.

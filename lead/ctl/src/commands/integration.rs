@@ -35,7 +35,7 @@ pub(crate) fn diff(context: &Context, args: &Diff) -> CommandResult {
             let shown = if text.is_empty() {
                 "nothing is changed".to_owned()
             } else if context.out.width().is_some() {
-                coloured(&Changes::parse(&text, ""))
+                coloured(context, &Changes::parse(&text, ""))
             } else {
                 let lines = text.lines().map(escape::line);
                 lines.collect::<Vec<_>>().join("\n")

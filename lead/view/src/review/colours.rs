@@ -1,11 +1,15 @@
 //! The colours of source code, in the sixteen colours of a terminal: they suit light and dark
-//! backgrounds, and `NO_COLOR` switches them off as all others. Only what is in sight is parsed.
+//! backgrounds, and `NO_COLOR` switches them off as all others. Only what is in sight is parsed, and
+//! no frame waits for that: what has no colours yet is plain, and gets them in a later frame.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
+use std::time::Instant;
 
+use anstyle::AnsiColor;
 use ratatui::style::{Color, Modifier, Style};
 use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxReference, SyntaxSet};
+use tokio::sync::oneshot;
 
 use super::changes::{ChangedFile, Hunk, LineKind};
 
@@ -37,10 +41,36 @@ pub(super) struct Coloured {
     pub(super) style: Style,
 }
 
+impl Coloured {
+    /// Returns its style for a text with escape sequences.
+    pub(super) fn style(self) -> anstyle::Style {
+        let colour = match self.style.fg {
+            Some(Color::Green) => Some(AnsiColor::Green),
+            Some(Color::Cyan) => Some(AnsiColor::Cyan),
+            Some(Color::Magenta) => Some(AnsiColor::Magenta),
+            Some(Color::Blue) => Some(AnsiColor::Blue),
+            Some(Color::Yellow) => Some(AnsiColor::Yellow),
+            _ => None,
+        };
+        let mut style = anstyle::Style::new().fg_color(colour.map(Into::into));
+        if self.style.add_modifier.contains(Modifier::DIM) {
+            style = style.dimmed();
+        }
+        if self.style.add_modifier.contains(Modifier::BOLD) {
+            style = style.bold();
+        }
+        style
+    }
+}
+
 /// What was parsed of each hunk.
 #[derive(Default)]
 pub(super) struct Colours {
     hunks: HashMap<(usize, usize), HunkColours>,
+    /// Until when lines are parsed for this frame; none: as long as that takes.
+    until: Option<Instant>,
+    /// Whether something that is in sight was not parsed for this frame.
+    is_behind: bool,
 }
 
 impl std::fmt::Debug for Colours {
@@ -64,14 +94,29 @@ struct State {
 }
 
 impl Colours {
-    /// Returns the parts of a line of a hunk; none: it has no colours.
+    /// Begins a frame, for which lines are parsed until then.
+    pub(super) fn begin(&mut self, until: Instant) {
+        self.until = Some(until);
+        self.is_behind = false;
+    }
+
+    /// Tells whether a later frame has more colours.
+    pub(super) fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
+    /// Returns the parts of a line of a hunk; none: it has no colours, or none yet.
     pub(super) fn of(
         &mut self,
         (file, hunk): (usize, usize),
         changed: &ChangedFile,
         line: usize,
     ) -> &[Coloured] {
-        let Some(syntax) = syntax(&changed.path) else {
+        let Some(all) = SYNTAXES.get() else {
+            self.is_behind = true;
+            return &[];
+        };
+        let Some(syntax) = syntax(all, &changed.path) else {
             return &[];
         };
         let is_near =
@@ -92,30 +137,43 @@ impl Colours {
             };
             self.hunks.insert((file, hunk), fresh);
         }
-        match (self.hunks.get_mut(&(file, hunk)), changed.hunks.get(hunk)) {
-            (Some(colours), Some(hunk)) => colours.line(hunk, line),
-            _ => &[],
+        let (Some(colours), Some(hunk)) =
+            (self.hunks.get_mut(&(file, hunk)), changed.hunks.get(hunk))
+        else {
+            return &[];
+        };
+        if !colours.parse(all, hunk, line, self.until) {
+            self.is_behind = true;
         }
+        colours.of(line)
     }
 }
 
 impl HunkColours {
-    fn line(&mut self, hunk: &Hunk, line: usize) -> &[Coloured] {
+    /// Parses as far as a line. Returns whether there was time for it.
+    fn parse(&mut self, all: &SyntaxSet, hunk: &Hunk, line: usize, until: Option<Instant>) -> bool {
         while self.from + self.lines.len() <= line {
             let Some(next) = hunk.lines.get(self.from + self.lines.len()) else {
                 break;
             };
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return false;
+            }
             let coloured = match next.kind {
-                LineKind::Removed => self.old.line(&next.text),
-                LineKind::Added => self.new.line(&next.text),
+                LineKind::Removed => self.old.line(all, &next.text),
+                LineKind::Added => self.new.line(all, &next.text),
                 LineKind::Context => {
-                    let coloured = self.new.line(&next.text);
+                    let coloured = self.new.line(all, &next.text);
                     self.old = self.new.clone();
                     coloured
                 }
             };
             self.lines.push(coloured);
         }
+        true
+    }
+
+    fn of(&self, line: usize) -> &[Coloured] {
         self.lines
             .get(line - self.from)
             .map(Vec::as_slice)
@@ -131,12 +189,12 @@ impl State {
         }
     }
 
-    fn line(&mut self, text: &str) -> Vec<Coloured> {
+    fn line(&mut self, all: &SyntaxSet, text: &str) -> Vec<Coloured> {
         if text.len() > LONGEST {
             return Vec::new();
         }
         // A grammar that gives up on a line colours nothing of it.
-        let Ok(steps) = self.parser.parse_line(&format!("{text}\n"), syntaxes()) else {
+        let Ok(steps) = self.parser.parse_line(&format!("{text}\n"), all) else {
             return Vec::new();
         };
         let mut parts = Vec::new();
@@ -177,13 +235,32 @@ fn styles() -> &'static [(Scope, Style)] {
     })
 }
 
-fn syntaxes() -> &'static SyntaxSet {
-    static SYNTAXES: OnceLock<SyntaxSet> = OnceLock::new();
-    SYNTAXES.get_or_init(SyntaxSet::load_defaults_newlines)
+static SYNTAXES: OnceLock<SyntaxSet> = OnceLock::new();
+
+/// Loads the grammars, which takes longer than a frame may.
+pub(super) fn load() {
+    SYNTAXES.get_or_init(SyntaxSet::load_defaults_newlines);
+}
+
+/// Loads the grammars in a thread of its own, from now on.
+pub(crate) fn loading() -> impl Future<Output = ()> + 'static {
+    let (done, is_done) = oneshot::channel();
+    std::thread::spawn(move || {
+        load();
+        // Nobody may wait for it any more.
+        done.send(()).ok();
+    });
+    // A thread that has ended without an answer has loaded nothing: then nothing has colours.
+    async { is_done.await.unwrap_or_default() }
+}
+
+/// Tells whether the grammars are loaded.
+pub(crate) fn are_loaded() -> bool {
+    SYNTAXES.get().is_some()
 }
 
 /// Finds the grammar of a file by its name.
-fn syntax(path: &str) -> Option<&'static SyntaxReference> {
+fn syntax<'s>(all: &'s SyntaxSet, path: &str) -> Option<&'s SyntaxReference> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let extension = name.rsplit('.').next().unwrap_or(name);
     let extension = match extension {
@@ -191,7 +268,6 @@ fn syntax(path: &str) -> Option<&'static SyntaxReference> {
         "kt" | "kts" => "java",
         other => other,
     };
-    let all = syntaxes();
     all.find_syntax_by_extension(name)
         .or_else(|| all.find_syntax_by_extension(extension))
         .filter(|syntax| syntax.name != "Plain Text")
@@ -203,6 +279,7 @@ mod tests {
     use crate::review::changes::Changes;
 
     fn colours(path: &str, text: &str) -> Vec<(String, Style)> {
+        load();
         let diff = format!(
             "diff --git a/{path} b/{path}\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+{text}\n"
         );
@@ -239,6 +316,7 @@ mod tests {
         let diff = format!(
             "diff --git a/a.rs b/a.rs\n--- /dev/null\n+++ b/a.rs\n@@ -0,0 +1,20000 @@\n{lines}"
         );
+        load();
         let changes = Changes::parse(&diff, "");
         let mut colours = Colours::default();
         let parsed = |colours: &Colours| colours.hunks[&(0, 0)].lines.len();
@@ -246,5 +324,20 @@ mod tests {
             assert!(!colours.of((0, 0), &changes.files[0], line).is_empty());
             assert!(parsed(&colours) <= BEFORE + 1, "{line}");
         }
+    }
+
+    #[test]
+    fn a_frame_that_has_no_time_is_plain_and_a_later_one_has_the_colours() {
+        let diff =
+            "diff --git a/a.rs b/a.rs\n--- /dev/null\n+++ b/a.rs\n@@ -0,0 +1 @@\n+let x = 1;\n";
+        load();
+        let changes = Changes::parse(diff, "");
+        let mut colours = Colours::default();
+        colours.begin(Instant::now());
+        assert!(colours.of((0, 0), &changes.files[0], 0).is_empty());
+        assert!(colours.is_behind());
+        colours.begin(Instant::now() + std::time::Duration::from_secs(60));
+        assert!(!colours.of((0, 0), &changes.files[0], 0).is_empty());
+        assert!(!colours.is_behind());
     }
 }

@@ -1,5 +1,7 @@
 //! Draws a review: what is in sight of it.
 
+use std::time::{Duration, Instant};
+
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout as Areas, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -22,13 +24,14 @@ const NUMBER: usize = 5;
 const TYPED: usize = 6;
 /// How many rows a notice has.
 const NOTICE: usize = 2;
+/// How long a frame may wait for colours.
+const PARSING: Duration = Duration::from_millis(8);
 
 impl ReviewScreen {
-    /// Draws everything.
-    pub(crate) fn draw(&mut self, frame: &mut Frame<'_>) {
-        let area = frame.area();
+    /// Draws everything in an area. Two sides have room if they have it on the whole screen.
+    pub(crate) fn draw(&mut self, frame: &mut Frame<'_>, area: Rect) {
         let columns = usize::from(area.width);
-        self.columns = area.width;
+        self.columns = frame.area().width;
         let notice = escape::text(&self.notice).into_owned();
         let mut notice = wrapped(&notice, columns);
         notice.truncate(NOTICE);
@@ -132,7 +135,13 @@ impl ReviewScreen {
             false => self.reviewed.title(),
         };
         let side = self.side();
+        // The first frame shows where the person is; its colours come with the next one.
+        let time = match side.layout {
+            None => Duration::ZERO,
+            Some(_) => PARSING,
+        };
         side.lay_out(shape, &places);
+        side.colours.begin(Instant::now() + time);
         let Some(layout) = side.layout.take() else {
             return;
         };

@@ -2,6 +2,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEvent, MouseEventKind};
 use ratatui_textarea::{CursorMove, TextArea};
+use teamd_client::print::render::count;
 
 use super::rows::Row;
 use super::screen::{ReviewScreen, ReviewWish, Typing, WIDE};
@@ -21,7 +22,7 @@ const HELP: &str = "\
                    show the lines that were not
   A                approve, with feedback
   r                reject: the comments and what you type go to the author
-  q                leave, and answer nothing; the comments are lost
+  q                leave, and answer nothing
 
 A file that is folded counts as shown: its line names it.
 ";
@@ -43,6 +44,7 @@ impl ReviewScreen {
             return self.type_key(key);
         }
         self.notice.clear();
+        let was_warned = std::mem::take(&mut self.is_warned);
         if let Some(overlay) = &mut self.overlay {
             if !overlay.take_key(key.code) {
                 self.overlay = None;
@@ -50,7 +52,7 @@ impl ReviewScreen {
             return None;
         }
         match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return Some(ReviewWish::Leave),
+            KeyCode::Char('q') | KeyCode::Esc => return self.leave(was_warned),
             KeyCode::Char('?') => {
                 self.overlay = Some(Overlay::new("keys".to_owned(), HELP.to_owned()));
             }
@@ -115,6 +117,19 @@ impl ReviewScreen {
             let last = rows.saturating_sub(page);
             side.top = side.top.saturating_add_signed(by).min(last);
         }
+    }
+
+    /// Leaves, unless comments would be lost of which the person has not said so.
+    fn leave(&mut self, was_warned: bool) -> Option<ReviewWish> {
+        if was_warned || self.comments.is_empty() {
+            return Some(ReviewWish::Leave);
+        }
+        self.is_warned = true;
+        self.notice = format!(
+            "{} would be lost: the same key again leaves, r sends them",
+            count(self.comments.len(), "comment")
+        );
+        None
     }
 
     fn go_to_file(&mut self, is_next: bool) {
@@ -193,7 +208,7 @@ impl ReviewScreen {
 
     fn can_answer(&mut self) -> bool {
         if self.reviewed.request.is_none() {
-            "no review of it waits for an answer".clone_into(&mut self.notice);
+            self.notice.clone_from(&self.ended);
         }
         self.reviewed.request.is_some()
     }

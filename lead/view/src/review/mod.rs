@@ -13,6 +13,8 @@ mod run;
 mod screen;
 
 pub use changes::{ChangedFile, Changes, DiffLine, FileChange, Hunk, LineKind};
+pub(crate) use colours::{are_loaded, loading};
 pub use print::{coloured, overview};
 pub use read::{Commits, Reviewed};
 pub use run::run;
+pub(crate) use screen::{ReviewScreen, ReviewWish};

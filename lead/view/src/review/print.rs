@@ -9,11 +9,14 @@ use teamd_client::print::escape;
 use teamd_client::print::render::{BAD, BOLD, DIM, count};
 use teamd_client::print::style::paint;
 
-use super::changes::{ChangedFile, Changes, LineKind};
+use super::changes::{ChangedFile, Changes, DiffLine, LineKind, shown};
+use super::colours::{self, Coloured, Colours};
 use super::read::{Reviewed, summary};
 
 /// The style of what came.
 const CAME: Style = AnsiColor::Green.on_default();
+/// The most lines of which the source is parsed at once.
+const PARSED: usize = 3000;
 /// How many files are listed before a question.
 const LISTED: usize = 20;
 
@@ -134,30 +137,57 @@ pub fn overview(reviewed: &Reviewed) -> Vec<String> {
     lines
 }
 
-/// Writes changes with their signs in colour, for a terminal that does not move the cursor.
-pub fn coloured(changes: &Changes) -> String {
+/// Writes changes with their signs in colour, and at a terminal those of the source, for a reader
+/// that does not move the cursor.
+pub fn coloured(context: &Context, changes: &Changes) -> String {
+    let hunks = changes.files.iter().flat_map(|file| &file.hunks);
+    let has_colours = context.out.width().is_some()
+        && hunks.map(|hunk| hunk.lines.len()).sum::<usize>() <= PARSED;
+    if has_colours {
+        colours::load();
+    }
+    let mut colours = Colours::default();
     let mut text = format!("{}\n", paint(BOLD, summary(changes)));
     for file in &changes.files {
         text.push_str(&format!("  {}\n", file_line(file, false)));
     }
-    for file in &changes.files {
+    for (number, file) in changes.files.iter().enumerate() {
         text.push_str(&format!("\n{}\n", file_line(file, true)));
-        for hunk in &file.hunks {
+        for (at, hunk) in file.hunks.iter().enumerate() {
             text.push_str(&format!("{}\n", paint(DIM, escape::line(&hunk.heading))));
-            for line in &hunk.lines {
+            for (row, line) in hunk.lines.iter().enumerate() {
                 let style = match line.kind {
                     LineKind::Context => Style::new(),
                     LineKind::Added => CAME,
                     LineKind::Removed => BAD,
                 };
-                let line = format!("{}{}", line.kind.sign(), line.shown());
-                text.push_str(&paint(style, line));
+                let parts = match has_colours {
+                    true => colours.of((number, at), file, row),
+                    false => &[],
+                };
+                text.push_str(&line_text(line, style, parts));
                 text.push('\n');
             }
         }
     }
     for note in &changes.notes {
         text.push_str(&format!("{}\n", escape::line(note)));
+    }
+    text
+}
+
+/// Writes a line of a change. One with colours of its own has its sign in that of the change.
+fn line_text(line: &DiffLine, style: Style, parts: &[Coloured]) -> String {
+    let sign = line.kind.sign();
+    if parts.is_empty() {
+        return paint(style, format!("{sign}{}", line.shown()));
+    }
+    let mut text = paint(style, sign);
+    let mut from = 0;
+    for part in parts {
+        let piece = line.text.get(from..part.end).unwrap_or_default();
+        text.push_str(&paint(part.style(), shown(piece)));
+        from = part.end;
     }
     text
 }
@@ -171,7 +201,7 @@ pub(super) fn print(context: &Context, reviewed: &Reviewed) -> CommandResult {
         let head = head(reviewed, None, false).join("\n");
         let shown = match reviewed.changes.files.is_empty() {
             true => String::new(),
-            false => coloured(&reviewed.changes),
+            false => coloured(context, &reviewed.changes),
         };
         context.out.text(format_args!("{title}\n{head}\n{shown}"))
     };

@@ -200,6 +200,29 @@ impl Reviewed {
     }
 }
 
+#[cfg(test)]
+impl Reviewed {
+    /// Makes one of a diff.
+    pub(crate) fn of_diff(task: Task, request: Request, diff: &str, since: Option<&str>) -> Self {
+        Self {
+            task,
+            request: Some(request),
+            output: vec!["all is well".to_owned()],
+            output_lines: 1,
+            cost: String::new(),
+            spent: json!(null),
+            commits: Some(Commits {
+                repository: String::new(),
+                base: String::new(),
+                commit: String::new(),
+                before: None,
+            }),
+            changes: Changes::parse(diff, ""),
+            since: since.map(|diff| Changes::parse(diff, "")),
+        }
+    }
+}
+
 /// Sums changes up, in one line.
 pub(super) fn summary(changes: &Changes) -> String {
     let generated = changes.files.iter().filter(|it| it.generated).count();

@@ -1,13 +1,18 @@
 //! `teamctl review`: a review on the whole screen, in a pipe, or in a program of the user's own.
 
+use std::future::ready;
+use std::pin::pin;
+
 use crossterm::event::{Event, EventStream};
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
+use ratatui::Frame;
 use teamd_client::act::answer::{Answer, record};
 use teamd_client::context::{Context, block_on};
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use tokio::signal::unix::SignalKind;
 
+use super::colours;
 use super::overview;
 use super::print::print;
 use super::read::{Reviewed, run_tool};
@@ -17,14 +22,16 @@ use crate::terminal::{Screen, is_possible};
 
 /// Runs the command. `tool` is a program of the user's own.
 pub fn run(context: &Context, word: &str, tool: Option<&str>) -> CommandResult {
-    let reviewed = Reviewed::find(context, word)?;
     if let Some(tool) = tool {
-        return with_tool(context, &reviewed, tool);
+        return with_tool(context, &Reviewed::find(context, word)?, tool);
     }
     if !is_possible(context) {
-        return print(context, &reviewed);
+        return print(context, &Reviewed::find(context, word)?);
     }
-    block_on(on_screen(context, reviewed))
+    // While the work is read.
+    let loading = colours::loading();
+    let reviewed = Reviewed::find(context, word)?;
+    block_on(on_screen(context, reviewed, loading))
 }
 
 /// Runs a program of the user, and asks for the answer.
@@ -51,7 +58,12 @@ fn with_tool(context: &Context, reviewed: &Reviewed, tool: &str) -> CommandResul
     Ok(ExitCode::Done)
 }
 
-async fn on_screen(context: &Context, reviewed: Reviewed) -> CommandResult {
+async fn on_screen(
+    context: &Context,
+    reviewed: Reviewed,
+    loading: impl Future<Output = ()>,
+) -> CommandResult {
+    let mut loading = pin!(loading.fuse());
     let mut term = act::on_signal(SignalKind::terminate())?;
     let mut hup = act::on_signal(SignalKind::hangup())?;
     let mut int = act::on_signal(SignalKind::interrupt())?;
@@ -65,13 +77,16 @@ async fn on_screen(context: &Context, reviewed: Reviewed) -> CommandResult {
     let mut screen = Screen::open().map_err(unusable)?;
     let mut keys = EventStream::new();
     loop {
-        screen.draw(|frame| view.draw(frame)).map_err(unusable)?;
+        let draw = |frame: &mut Frame<'_>| view.draw(frame, frame.area());
+        screen.draw(draw).map_err(unusable)?;
         let event = tokio::select! {
             biased;
             Some(()) = term.recv() => return Ok(ExitCode::Terminated),
             Some(()) = hup.recv() => return Ok(ExitCode::Interrupted),
             Some(()) = int.recv() => return Ok(ExitCode::Interrupted),
             event = keys.next() => event,
+            () = ready(()), if view.is_behind() => continue,
+            () = &mut loading => continue,
         };
         let Some(Ok(event)) = event else {
             // The terminal is gone.

@@ -6,7 +6,7 @@ use teamd_client::print::escape;
 use teamd_shared::id::RequestId;
 
 use super::changes::{Changes, LineKind};
-use super::colours::Colours;
+use super::colours::{Colours, are_loaded};
 use super::read::Reviewed;
 use super::rows::{Layout, LinePlace, Row, Seen, Shape};
 use crate::terminal::Overlay;
@@ -151,6 +151,10 @@ pub(crate) struct ReviewScreen {
     pub(super) columns: u16,
     /// The code of the review, if answers need one.
     pub(crate) code: Option<String>,
+    /// Why the review waits for no answer.
+    pub(super) ended: String,
+    /// Whether the person was told that its comments would be lost.
+    pub(super) is_warned: bool,
 }
 
 impl ReviewScreen {
@@ -169,12 +173,39 @@ impl ReviewScreen {
             page: 0,
             columns: 0,
             code: None,
+            ended: "no review of it waits for an answer".to_owned(),
+            is_warned: false,
         }
     }
 
     /// Returns the review that an answer is for.
     pub(crate) fn request_id(&self) -> Option<&RequestId> {
         Some(&self.reviewed.request.as_ref()?.request_id)
+    }
+
+    /// Takes no answer from now on: the review has ended.
+    pub(crate) fn end(&mut self, why: String) {
+        self.reviewed.request = None;
+        if matches!(self.typing, Some((Typing::Feedback { .. }, _))) {
+            self.typing = None;
+        }
+        self.notice.clone_from(&why);
+        self.ended = why;
+    }
+
+    /// Tells whether a text is typed.
+    pub(crate) fn is_typing(&self) -> bool {
+        self.typing.is_some()
+    }
+
+    /// Tells whether the person wants two sides, which need the whole screen.
+    pub(crate) fn is_split(&self) -> bool {
+        self.wants_split
+    }
+
+    /// Tells whether another frame has more to show, without any event.
+    pub(crate) fn is_behind(&mut self) -> bool {
+        are_loaded() && self.side().colours.is_behind()
     }
 
     /// Returns what is on the screen.

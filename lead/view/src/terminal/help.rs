@@ -19,6 +19,10 @@ A request that waits for you (Team and Requests)
   J K, space       scroll its text
   Enter            in Requests: its text alone, and again: the list
 
+Submitted work (also on its task and its author)
+  Enter, a         the review: the whole diff; its ? lists its keys. Work
+                   is approved only there
+
 A teammate (Team and Conversation)
   Enter            its conversation
   s                send it a message

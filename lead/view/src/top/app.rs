@@ -3,7 +3,7 @@
 //!
 //! A key acts on what was on the screen when it was pressed: an answer is for the request whose
 //! text was shown, and for no other one. A request is approved only when each line of it was on the
-//! screen. For a moment after the screen shows another request no answer is taken: the person may
+//! screen, and submitted work only where all of it is shown: in the review. For a moment after the screen shows another request no answer is taken: the person may
 //! have meant the one before.
 
 use ratatui::layout::{Position, Rect};
@@ -19,6 +19,7 @@ use teamd_shared::task::TaskId;
 
 use super::list::List;
 use super::request_text::RequestText;
+use super::review::{OpenReview, PendingReview};
 use crate::codes::ShownCodes;
 use crate::model::{Item, MemberRow, Past, by_status, matches, pending};
 use crate::terminal::{Overlay, Pager};
@@ -58,6 +59,14 @@ pub(super) enum Wish {
     Task(TaskOrder),
     /// Show a task and the output of its check.
     ShowTask(TaskId),
+    /// Read the work of a review.
+    Review(RequestId),
+    /// Answer a review that is open.
+    AnswerReview {
+        request_id: RequestId,
+        approve: bool,
+        feedback: String,
+    },
     /// Show all steps of the selected item of the feed.
     ShowItem,
     /// Show more of the past of the conversation.
@@ -120,6 +129,10 @@ pub(super) struct App {
     pub(super) pane: Pane,
     pub(super) lists: Lists,
     pub(super) reading: RequestText,
+    /// The reviews that wait for an answer.
+    pub(super) reviews: Vec<PendingReview>,
+    /// The one that has the screen.
+    pub(super) review: Option<OpenReview>,
     /// The codes that answers need.
     pub(super) codes: ShownCodes,
     pub(super) conversation: Option<(Name, Pager)>,
@@ -152,6 +165,10 @@ impl App {
             })
             .map(|row| row.member.name.clone())
             .collect();
+        self.reviews = PendingReview::all(team);
+        if let Some(review) = &mut self.review {
+            review.follow(team, &self.codes);
+        }
         let requests = pending(team, &self.filter);
         self.leave_answered(rows, &requests);
         self.reading.is_alone &= !requests.is_empty();

@@ -28,7 +28,7 @@ use crate::terminal::{TypedRows, headed, inset, keys_row, row, rule, wrapped};
 /// From so many columns on, lists and texts stand side by side.
 const WIDE: u16 = 120;
 /// From so many columns on, a list has room beside the text of what is selected in it.
-const LARGE: u16 = 140;
+pub(super) const LARGE: u16 = 140;
 /// From so many lines on, there is room for one more pane below.
 const HIGH: u16 = 40;
 /// Below so many lines there is no room for a text below a list, nor for the heading of a text.
@@ -60,6 +60,9 @@ impl App {
         self.targets.clear();
         self.reading.drawing = None;
         self.youngest = None;
+        if self.review.is_some() {
+            return self.draw_review(frame, scene);
+        }
         let area = frame.area();
         let notice = self.notice_lines(scene, area.width.into());
         let columns = usize::from(area.width);
@@ -221,7 +224,7 @@ fn mark(is_selected: bool) -> String {
 }
 
 /// Writes the state of the team in one line.
-fn header(scene: &TopScene<'_>, columns: usize) -> Line<'static> {
+pub(super) fn header(scene: &TopScene<'_>, columns: usize) -> Line<'static> {
     let count = |group| {
         scene
             .rows

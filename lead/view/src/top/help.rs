@@ -23,7 +23,17 @@ impl App {
             ("⏎", "open"),
         ];
         const REQUEST: &[Hint] = &[PLAN[0], PLAN[1], PLAN[2], ("⏎", "read")];
+        const REVIEW: &[Hint] = &[("⏎", "review"), PLAN[1], PLAN[2]];
+        const AUTHOR: &[Hint] = &[REVIEW[0], ("l", "conversation"), ("s", "send")];
         const READING: &[Hint] = &[PLAN[0], PLAN[1], ("j k", "scroll"), ("Esc", "list")];
+        const TASK: &[Hint] = &[
+            ("⏎", "open"),
+            ("a", "add"),
+            ("t", "try again"),
+            ("c", "cancel"),
+            ("h l", "column"),
+        ];
+        const SUBMITTED: &[Hint] = &[REVIEW[0], TASK[1], TASK[3], TASK[4]];
         const MEMBER: &[Hint] = &[
             ("⏎", "open"),
             ("s", "send"),
@@ -40,19 +50,16 @@ impl App {
             ],
             (_, Some(_), ..) => &[("y", "yes"), ("any other key", "no")],
             (_, _, Some(_), _) => &[("j k space", "scroll"), ("Esc", "back")],
+            (.., Pane::Team) if self.review_at_hand().is_some() => AUTHOR,
+            (.., Pane::Requests) if self.review_at_hand().is_some() => REVIEW,
             (.., Pane::Team) if self.reading.drawing.is_some() => PLAN,
             (.., Pane::Team) if self.lists.members.selected().is_none() => &MEMBER[4..],
             (.., Pane::Team) => MEMBER,
             (.., Pane::Requests) if self.reading.is_alone => READING,
             (.., Pane::Requests) if self.reading.drawing.is_some() => REQUEST,
             (.., Pane::Requests) => &[("⏎", "read"), ("J K", "scroll")],
-            (.., Pane::Tasks) => &[
-                ("⏎", "open"),
-                ("a", "add"),
-                ("t", "try again"),
-                ("c", "cancel"),
-                ("h l", "column"),
-            ],
+            (.., Pane::Tasks) if self.review_at_hand().is_some() => SUBMITTED,
+            (.., Pane::Tasks) => TASK,
             (.., Pane::Feed) => &[("⏎", "open"), ("/", "filter"), ("G", "follow")],
             (.., Pane::Conversation) => &[
                 ("⏎", "send"),

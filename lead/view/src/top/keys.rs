@@ -18,6 +18,9 @@ impl App {
         if key.kind == KeyEventKind::Release {
             return None;
         }
+        if self.review.is_some() {
+            return self.review_key(key, now);
+        }
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         if is_control && (self.typing.is_none() || key.code == KeyCode::Char('c')) {
             match key.code {
@@ -65,6 +68,12 @@ impl App {
 
     /// Takes a click or a turn of the wheel: they select and scroll, and do nothing else.
     pub(super) fn mouse(&mut self, event: MouseEvent) {
+        if self.review.is_some() {
+            if let Some(screen) = self.review_screen() {
+                screen.mouse(event);
+            }
+            return;
+        }
         let by = match event.kind {
             MouseEventKind::ScrollDown => Motion::Lines(WHEEL),
             MouseEventKind::ScrollUp => Motion::Lines(-WHEEL),
@@ -143,10 +152,19 @@ impl App {
             (Pane::Team | Pane::Requests, KeyCode::Char('a')) => return self.approve(false, now),
             (Pane::Team | Pane::Requests, KeyCode::Char('A')) => return self.approve(true, now),
             (Pane::Team | Pane::Requests, KeyCode::Char('r')) => self.reject(now),
-            (Pane::Team, KeyCode::Enter | KeyCode::Right | KeyCode::Char('l')) => {
+            (Pane::Team, KeyCode::Enter) => {
+                if let Some(review) = self.review_at_hand() {
+                    return Some(self.open_review(review));
+                }
                 self.pane = Pane::Conversation;
             }
-            (Pane::Requests, KeyCode::Enter) => self.reading.is_alone = !self.reading.is_alone,
+            (Pane::Team, KeyCode::Right | KeyCode::Char('l')) => self.pane = Pane::Conversation,
+            (Pane::Requests, KeyCode::Enter) => {
+                if let Some(review) = self.review_at_hand() {
+                    return Some(self.open_review(review));
+                }
+                self.reading.is_alone = !self.reading.is_alone;
+            }
             (Pane::Team, KeyCode::Char('n')) => self.type_for(TypingPurpose::Spawn),
             (Pane::Team, KeyCode::Char('e')) => self.shows_ended = !self.shows_ended,
             (Pane::Team, code) => return self.member_key(code),
@@ -215,7 +233,12 @@ impl App {
             KeyCode::Right | KeyCode::Char('l') => self.go_column(true),
             KeyCode::Char('c') => self.question = Some(Confirmation::Cancel(id)),
             KeyCode::Char('t') => return Some(Wish::Task(TaskOrder::Retry(id, Box::default()))),
-            KeyCode::Enter => return Some(Wish::ShowTask(id)),
+            KeyCode::Enter => {
+                return Some(match self.review_at_hand() {
+                    Some(review) => self.open_review(review),
+                    None => Wish::ShowTask(id),
+                });
+            }
             _ => {}
         }
         None
@@ -250,6 +273,10 @@ impl App {
 
     /// Approves the request that is on the screen, or shows more of it.
     fn approve(&mut self, with_feedback: bool, now: Instant) -> Option<Wish> {
+        // Work is approved where it is shown.
+        if let Some(review) = self.review_at_hand() {
+            return Some(self.open_review(review));
+        }
         let verdict = self.verdict(true, now)?;
         if !self.reading.pager.is_seen() {
             self.reading.pager.go_to_unseen();

@@ -8,9 +8,10 @@ mod help;
 mod keys;
 mod list;
 mod request_text;
+mod review;
 mod typing;
 
-use std::future::poll_fn;
+use std::future::{poll_fn, ready};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,7 @@ use tokio::signal::unix::SignalKind;
 use crate::act::{self, ActionEnd, Actions, PersonOrder, RunningAction};
 use crate::codes::ShownCodes;
 use crate::model::{TeamFiles, rows, sort};
+use crate::review::are_loaded;
 use crate::terminal::{FRAME, Screen};
 use app::{App, Pane, Verdict, Wish};
 use draw::TopScene;
@@ -138,6 +140,7 @@ async fn watch(context: &Context, perform: Perform, dir: &TeamDir) -> CommandRes
                     actions.extend(top.ask_for_codes());
                 }
             }
+            () = ready(()), if top.is_behind() => {}
             () = top.changed(drawn) => {
                 actions.extend(top.read());
                 actions.extend(top.ask_for_codes());
@@ -241,14 +244,25 @@ impl<'d> Top<'d> {
             write_task,
         };
         screen.draw(|frame| app.draw(frame, &mut scene))?;
-        app.reading.drawn(Instant::now());
+        let now = Instant::now();
+        app.reading.drawn(now);
+        if let Some(review) = &mut app.review {
+            review.drawn(now);
+        }
         Ok(())
+    }
+
+    /// Tells whether the next frame has more to show, without any event.
+    fn is_behind(&mut self) -> bool {
+        let review = self.app.review.as_mut();
+        review.is_some_and(|review| review.is_behind())
     }
 
     /// Takes an event of the terminal, and those behind it that only move: the next frame shows
     /// where they lead, and a key that does something waits for that.
     async fn take(&mut self, event: Event, keys: &mut EventStream) -> Option<Wish> {
-        let moves = keys::only_moves(&event);
+        // A page of a review that is passed over was not on the screen.
+        let moves = keys::only_moves(&event) && self.app.review.is_none();
         let wish = self.take_one(event);
         while moves && self.pressed.is_none() {
             // Looked at by this task: the stream wakes the one that has last found nothing, and no
@@ -319,6 +333,23 @@ impl<'d> Top<'d> {
                 }
                 None
             }
+            Wish::Review(id) => Some(act::read_review(context, id)),
+            Wish::AnswerReview {
+                request_id: id,
+                approve,
+                feedback,
+            } => {
+                let what = Some(format!("the review {id}"));
+                let code = self.app.codes.of(&id).map(str::to_owned);
+                let order = PersonOrder::Answer {
+                    id: id.clone(),
+                    approve,
+                    feedback,
+                    code,
+                    what,
+                };
+                Some(act::answer_review(context, id, order))
+            }
             Wish::ShowItem => {
                 self.app.open_item(self.files.seen().0.feed.items());
                 None
@@ -347,8 +378,17 @@ impl<'d> Top<'d> {
                         self.open -= 1;
                         self.context.out.note(escape::text(&said));
                     }
-                    Some(ActionEnd::Shown(..)) => self.open -= 1,
-                    Some(ActionEnd::Connected(_) | ActionEnd::Lost | ActionEnd::Codes(_)) => {}
+                    Some(ActionEnd::Answered(_, _, said)) => {
+                        self.open -= 1;
+                        self.context.out.note(escape::text(&said));
+                    }
+                    Some(ActionEnd::Shown(..) | ActionEnd::Reviewed(..)) => self.open -= 1,
+                    Some(
+                        ActionEnd::Connected(_)
+                        | ActionEnd::Lost
+                        | ActionEnd::Codes(_)
+                        | ActionEnd::Coloured,
+                    ) => {}
                     None => break,
                 }
             }
@@ -366,7 +406,14 @@ impl<'d> Top<'d> {
 
     /// Takes what became of an action.
     fn done(&mut self, done: ActionEnd) -> Option<RunningAction<'d>> {
-        self.open -= usize::from(matches!(done, ActionEnd::Said(_) | ActionEnd::Shown(..)));
+        let is_ordered = matches!(
+            done,
+            ActionEnd::Said(_)
+                | ActionEnd::Shown(..)
+                | ActionEnd::Reviewed(..)
+                | ActionEnd::Answered(..)
+        );
+        self.open -= usize::from(is_ordered);
         match done {
             ActionEnd::Said(said) => self.app.notice = said,
             ActionEnd::Shown(title, text) => self.app.open(title, text),
@@ -377,6 +424,13 @@ impl<'d> Top<'d> {
                 return Some(act::hold(client));
             }
             ActionEnd::Codes(codes) => self.app.codes.set(codes),
+            ActionEnd::Reviewed(id, reviewed) => {
+                self.app.reviewed(&id, *reviewed);
+                return (!are_loaded()).then(act::load_colours);
+            }
+            ActionEnd::Answered(id, is_done, said) => self.app.review_answered(&id, is_done, said),
+            // The next frame has them.
+            ActionEnd::Coloured => {}
             // Another attempt was first.
             ActionEnd::Connected(Some(_)) => {}
             ActionEnd::Connected(None) if self.is_connected => {}

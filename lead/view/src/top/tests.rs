@@ -11,6 +11,7 @@ use teamd_client::testing::{member, spawned};
 use teamd_shared::clock::wall;
 use teamd_shared::config::Roster;
 use teamd_shared::control::TaskOrder;
+use teamd_shared::id::RequestId;
 use teamd_shared::journal::reader::fold;
 use teamd_shared::journal::{Line, Team};
 use teamd_shared::name::Name;
@@ -21,6 +22,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use super::app::{App, Pane, Wish};
 use super::draw::TopScene;
 use crate::model::{Feed, FeedStep, Past, SeenTeam, Side, TeamFiles, rows, sort};
+use crate::review::Reviewed;
 use crate::terminal::SETTLES;
 
 /// A team, what a person does with it, and the screen.
@@ -85,6 +87,9 @@ impl ViewUnderTest {
         };
         let payload = match kind {
             "shutdown" => json!({"reason": text, "decide_within": 30.0, "force_after": null}),
+            "review" => {
+                json!({"task": 5, "submission": 2, "subject": "Task 5", "summary": text, "by": "person"})
+            }
             _ => json!({"plan": text}),
         };
         let event = if status == "pending" { "asked" } else { status };
@@ -175,6 +180,9 @@ impl ViewUnderTest {
             .draw(|frame| self.app.draw(frame, &mut scene))
             .unwrap();
         self.app.reading.drawn(self.now);
+        if let Some(review) = &mut self.app.review {
+            review.drawn(self.now);
+        }
         let cells = terminal.backend().buffer().content();
         let rows = cells.chunks(self.size.0.into()).map(|row| {
             row.iter()
@@ -632,6 +640,189 @@ fn no_size_and_no_text_breaks_the_screen() {
         stage.size = size;
         for keys in [
             "1", "2", "3", "4", "5", "?", "\x1b", "3\n", "\x1b", "4\n", "\x1bs", "\x1b", "x", "n",
+        ] {
+            stage.press(keys);
+            let screen = stage.draw();
+            assert!(
+                !screen.contains(['\u{1b}', '\u{202e}', '\u{200b}', '\u{7}']),
+                "{size:?}:\n{screen}"
+            );
+        }
+    }
+}
+
+/// A name of a file and lines that would act on a terminal.
+const HOSTILE_DIFF: &str = "diff --git \"a/a\\nb\\033[2J\" \"b/a\\nb\\033[2J\"\nnew file mode 100755\n--- /dev/null\n+++ \"b/a\\nb\\033[2J\"\n\
+    @@ -0,0 +1,3 @@\n+fn a() {}\n+\u{1b}[2J\u{202e}x\u{1b}]0;t\u{7}\u{200b}\n+小明\n";
+
+fn diff_of(lines: usize) -> String {
+    let added: String = (1..=lines).map(|n| format!("+let x{n} = {n};\n")).collect();
+    format!(
+        "diff --git a/calc.rs b/calc.rs\n--- a/calc.rs\n+++ b/calc.rs\n@@ -1,0 +1,{lines} @@\n{added}"
+    )
+}
+
+/// A team in which finn's work waits for a review, and ana's plan.
+fn submitted(size: (u16, u16)) -> ViewUnderTest {
+    let mut stage = stage(size);
+    stage.task(
+        5,
+        "in_review",
+        &json!({"owner": "finn", "submission": {"number": 2, "by": "finn", "summary": "done", "checks": [],
+            "stage": "reviewing", "request_id": "5e5e5e5e"}}),
+    );
+    stage.request(("5e5e5e5e", "finn"), "review", "pending", "done");
+    stage
+}
+
+impl ViewUnderTest {
+    /// Has the work read for which the person waits.
+    fn read(&mut self, diff: &str, since: Option<&str>) {
+        let team = self.team();
+        let id: RequestId = serde_json::from_value(json!("5e5e5e5e")).unwrap();
+        let task = team.tasks.values().find(|task| task.id.to_string() == "5");
+        let request = team.requests[&id].clone();
+        let reviewed = Reviewed::of_diff(task.unwrap().clone(), request, diff, since);
+        self.app.reviewed(&id, Ok(reviewed));
+    }
+
+    fn has_review(&self) -> bool {
+        self.app.review.is_some()
+    }
+}
+
+#[test]
+fn a_review_is_opened_from_the_request_the_task_and_its_author() {
+    for keys in ["2j\n", "2ja", "3ll\n", "j\n", "ja"] {
+        let mut stage = submitted((80, 24));
+        let wishes = stage.press(keys);
+        assert!(
+            matches!(&wishes[..], [Wish::Review(id)] if id.as_str() == "5e5e5e5e"),
+            "{keys}: {wishes:?}\n{}",
+            stage.draw()
+        );
+        assert!(stage.draw().contains("the work is being read"), "{keys}");
+        // Nothing of it can be answered, and the work comes to no one who has left.
+        assert!(stage.press("ar1A").is_empty() && stage.has_review());
+        stage.press("q");
+        stage.read(&diff_of(3), None);
+        assert!(!stage.has_review(), "{keys}");
+    }
+}
+
+#[test]
+fn a_review_fits_the_screens_and_stands_beside_the_list_on_a_large_one() {
+    for size in [(80, 24), (60, 20), (160, 50)] {
+        let mut stage = submitted(size);
+        stage.press("2j\n");
+        let small = "diff --git a/calc.rs b/calc.rs\n--- a/calc.rs\n+++ b/calc.rs\n@@ -1,2 +1,2 @@ fn total\n context\n-let a = 1;\n+let a = 2;\n";
+        stage.read(small, None);
+        insta::assert_snapshot!(format!("review-{}", size.0), stage.draw());
+    }
+}
+
+#[test]
+fn work_is_approved_once_all_of_it_was_on_the_screen() {
+    let mut stage = submitted((80, 24));
+    stage.press("2j\n");
+    stage.read(&diff_of(50), None);
+    stage.draw();
+    // The key that was meant for what was there before.
+    assert!(stage.key('a').is_none());
+    let screen = stage.draw();
+    assert!(screen.contains("the work has just come"), "{screen}");
+    assert!(stage.press("Ga").is_empty());
+    let screen = stage.draw();
+    assert!(screen.contains("were not on the screen"), "{screen}");
+    let wishes = stage.press("g    a");
+    assert!(
+        matches!(&wishes[..], [Wish::AnswerReview { request_id, approve: true, .. }] if request_id.as_str() == "5e5e5e5e"),
+        "{wishes:?}\n{}",
+        stage.draw()
+    );
+    // Once, however often the key is pressed.
+    assert!(stage.press("a").is_empty() && stage.has_review());
+    let id = stage.app.review.as_ref().unwrap().request_id.clone();
+    stage
+        .app
+        .review_answered(&id, false, "error: no daemon runs".to_owned());
+    let screen = stage.draw();
+    assert!(screen.contains("error: no daemon runs"), "{screen}");
+    assert_eq!(stage.press("a").len(), 1);
+    stage
+        .app
+        .review_answered(&id, true, "the review 5e5e5e5e is approved".to_owned());
+    let screen = stage.draw();
+    assert!(!stage.has_review() && screen.contains("5e5e5e5e is approved"));
+}
+
+#[test]
+fn a_rejection_carries_the_comments_and_a_key_does_not_lose_them() {
+    let mut stage = submitted((80, 24));
+    stage.press("2j\n");
+    stage.read(&diff_of(50), Some(&diff_of(2)));
+    stage.press("njjcoff by one\n");
+    assert!(stage.draw().contains("» off by one"));
+    assert!(stage.press("q").is_empty() && stage.has_review());
+    let screen = stage.draw();
+    assert!(screen.contains("1 comment would be lost"), "{screen}");
+    stage.press("N");
+    assert!(stage.draw().contains("(since the last submission)"));
+    let wishes = stage.press("rfix it\n");
+    let [
+        Wish::AnswerReview {
+            approve, feedback, ..
+        },
+    ] = &wishes[..]
+    else {
+        panic!("{wishes:?}")
+    };
+    assert!(!approve);
+    assert_eq!(feedback, "fix it\n\ncalc.rs:1: off by one\n> +let x1 = 1;");
+    let mut stage = submitted((80, 24));
+    stage.press("2j\n");
+    stage.read(&diff_of(50), None);
+    stage.press("njjcoff by one\nqq");
+    assert!(!stage.has_review());
+}
+
+#[test]
+fn a_review_that_ends_meanwhile_takes_no_answer_and_stays_readable() {
+    let mut stage = submitted((80, 24));
+    stage.press("2j\n");
+    stage.read(&diff_of(3), None);
+    stage.press("r");
+    stage.request(("5e5e5e5e", "finn"), "review", "approved", "done");
+    let screen = stage.draw();
+    assert!(
+        screen.contains("5e5e5e5e was approved meanwhile") && !screen.contains("a approve"),
+        "{screen}"
+    );
+    assert!(stage.press("arA").is_empty());
+    let screen = stage.draw();
+    assert!(screen.contains("nothing can be answered"), "{screen}");
+    assert!(stage.press("j").is_empty() && stage.has_review());
+}
+
+#[test]
+fn no_diff_and_no_size_breaks_a_review() {
+    for size in [(1, 1), (20, 5), (60, 20), (80, 24), (141, 12), (220, 70)] {
+        let mut stage = submitted(size);
+        stage.press("3ll\n");
+        stage.read(HOSTILE_DIFF, Some(HOSTILE_DIFF));
+        for keys in [
+            "j",
+            "n",
+            "jj",
+            "c\u{202e}x\n",
+            "s",
+            "N",
+            "o",
+            "?",
+            "\x1b",
+            "G",
+            "r",
+            "\x1b",
         ] {
             stage.press(keys);
             let screen = stage.draw();

@@ -118,6 +118,12 @@ impl App {
 
     /// Takes text that was pasted: it is typed, and never a key.
     pub(super) fn paste(&mut self, text: &str) {
+        if self.review.is_some() {
+            if let Some(screen) = self.review_screen() {
+                screen.paste(text);
+            }
+            return;
+        }
         if let Some((purpose, area)) = &mut self.typing {
             let text = if *purpose == TypingPurpose::Filter {
                 text.replace(['\r', '\n'], " ")

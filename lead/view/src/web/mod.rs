@@ -224,7 +224,10 @@ impl<'d> Hub<'d> {
             ActionEnd::Connected(None)
             | ActionEnd::Said(_)
             | ActionEnd::Shown(..)
-            | ActionEnd::Codes(_) => (false, None),
+            | ActionEnd::Codes(_)
+            | ActionEnd::Reviewed(..)
+            | ActionEnd::Answered(..)
+            | ActionEnd::Coloured => (false, None),
         };
         self.has_daemon = has_daemon;
         self.forget();

@@ -6,6 +6,7 @@ use teamd_client::print::grouping::{Group, headline};
 use teamd_client::print::render::{BOLD, DIM, count};
 use teamd_client::print::style::paint;
 use teamd_client::print::table::width;
+use teamd_shared::id::RequestId;
 use teamd_shared::request::{Answerer, Request};
 
 use super::{LOW, TopScene, beside, mark, say, with_below};
@@ -22,7 +23,7 @@ impl App {
         let requests = pending(scene.seen.team, &self.filter);
         if requests.is_empty() {
             let text = if self.filter.is_empty() {
-                "No request is pending. A teammate's plan waits here for your answer."
+                "No request is pending. A teammate's plan or work waits here for your answer."
             } else {
                 "No request is of or to a teammate with that in its name: Esc shows all."
             };
@@ -38,6 +39,46 @@ impl App {
             list = lines;
             self.author(frame, scene, below);
         }
+        self.request_list(frame, scene, list, &requests);
+        let at = self.lists.requests.at().unwrap_or(0);
+        if let Some(request) = requests.get(at) {
+            self.request_text(frame, text, request);
+        }
+    }
+
+    /// Draws the list beside a review, of which the request is selected.
+    pub(in crate::top) fn requests_beside(
+        &mut self,
+        frame: &mut Frame<'_>,
+        scene: &TopScene<'_>,
+        area: Rect,
+        shown: &RequestId,
+    ) {
+        let [heading, list] = headed(area);
+        rule(frame, heading, "requests", "");
+        let requests = pending(scene.seen.team, "");
+        let before = self.lists.requests.selected().cloned();
+        self.lists.requests.select(shown);
+        let mut list = list;
+        if let Some([lines, below]) = with_below(list, requests.len()) {
+            list = lines;
+            self.author(frame, scene, below);
+        }
+        self.request_list(frame, scene, list, &requests);
+        if let Some(before) = before {
+            self.lists.requests.select(&before);
+        }
+        // A click is for the review.
+        self.targets.clear();
+    }
+
+    fn request_list(
+        &mut self,
+        frame: &mut Frame<'_>,
+        scene: &TopScene<'_>,
+        list: Rect,
+        requests: &[&Request],
+    ) {
         let room = usize::from(list.height);
         let at = self.lists.requests.at().unwrap_or(0);
         let top = self.lists.requests.scroll(at, requests.len(), room);
@@ -66,9 +107,6 @@ impl App {
             );
             self.targets
                 .push((line, Target::Request(request.request_id.clone())));
-        }
-        if let Some(request) = requests.get(at) {
-            self.request_text(frame, text, request);
         }
     }
 

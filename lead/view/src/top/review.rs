@@ -1,0 +1,256 @@
+//! A review in the place of the panes: it is read, shown, and answered. Pure.
+
+use std::time::Instant;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use teamd_client::print::render::DIM;
+use teamd_client::print::style::paint;
+use teamd_shared::id::RequestId;
+use teamd_shared::journal::Team;
+use teamd_shared::request::{Payload, Request, Status};
+use teamd_shared::task::TaskId;
+
+use super::app::{App, Pane, Wish};
+use super::draw::{LARGE, TopScene, header};
+use crate::codes::ShownCodes;
+use crate::review::{ReviewScreen, ReviewWish, Reviewed};
+use crate::terminal::{SETTLES, headed, inset, row, rule};
+
+/// A review that waits for an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct PendingReview {
+    pub(super) request_id: RequestId,
+    pub(super) task: TaskId,
+    pub(super) author: String,
+}
+
+impl PendingReview {
+    /// Returns those of a team.
+    pub(super) fn all(team: &Team) -> Vec<Self> {
+        let pending = team.requests.values().filter(|it| it.is_pending());
+        pending.filter_map(Self::of).collect()
+    }
+
+    fn of(request: &Request) -> Option<Self> {
+        let Payload::Review(review) = &request.payload else {
+            return None;
+        };
+        Some(Self {
+            request_id: request.request_id.clone(),
+            task: review.task,
+            author: request.member().to_owned(),
+        })
+    }
+}
+
+/// The review that has the screen.
+#[derive(Debug)]
+pub(super) struct OpenReview {
+    pub(super) request_id: RequestId,
+    /// None: its work is being read.
+    screen: Option<Box<ReviewScreen>>,
+    /// Since when the work is on the screen.
+    since: Option<Instant>,
+    /// Whether an answer is on its way.
+    is_answering: bool,
+}
+
+impl OpenReview {
+    pub(super) fn new(request_id: RequestId) -> Self {
+        Self {
+            request_id,
+            screen: None,
+            since: None,
+            is_answering: false,
+        }
+    }
+
+    /// Takes the code of the request, and notes if the request has ended.
+    pub(super) fn follow(&mut self, team: &Team, codes: &ShownCodes) {
+        let Some(screen) = &mut self.screen else {
+            return;
+        };
+        screen.code = codes.of(&self.request_id).map(str::to_owned);
+        let request = team.requests.get(&self.request_id);
+        let has_ended = request.is_none_or(|request| !request.is_pending());
+        // What becomes of the person's own answer is said by its end.
+        if has_ended && !self.is_answering && screen.request_id().is_some() {
+            let how = match request.map(|it| it.status) {
+                Some(Status::Approved) => "was approved meanwhile",
+                Some(Status::Rejected) => "was rejected meanwhile",
+                _ => "was withdrawn",
+            };
+            screen.end(format!(
+                "the review {} {how}: nothing can be answered",
+                self.request_id
+            ));
+        }
+    }
+
+    /// Notes that the frame is on the screen.
+    pub(super) fn drawn(&mut self, now: Instant) {
+        if self.screen.is_some() && self.since.is_none() {
+            self.since = Some(now);
+        }
+    }
+
+    /// Tells whether another frame has more to show, without any event.
+    pub(super) fn is_behind(&mut self) -> bool {
+        self.screen.as_mut().is_some_and(|it| it.is_behind())
+    }
+
+    fn key(&mut self, key: KeyEvent, now: Instant) -> Option<ReviewWish> {
+        let Some(screen) = &mut self.screen else {
+            let leaves = matches!(key.code, KeyCode::Esc | KeyCode::Char('q'));
+            return leaves.then_some(ReviewWish::Leave);
+        };
+        let answers = matches!(key.code, KeyCode::Char('a' | 'A' | 'r'));
+        if answers && !screen.is_typing() {
+            if self.is_answering {
+                "the answer is on its way".clone_into(&mut screen.notice);
+                return None;
+            }
+            let settled = self
+                .since
+                .is_some_and(|it| now.duration_since(it) >= SETTLES);
+            if !settled && key.code == KeyCode::Char('a') {
+                "nothing was answered: the work has just come, look at it"
+                    .clone_into(&mut screen.notice);
+                return None;
+            }
+        }
+        let wish = screen.key(key);
+        self.is_answering |= matches!(wish, Some(ReviewWish::Answer { .. }));
+        wish
+    }
+}
+
+impl App {
+    /// Opens a review in the place of the panes; its work is to be read.
+    pub(super) fn open_review(&mut self, request_id: RequestId) -> Wish {
+        self.review = Some(OpenReview::new(request_id.clone()));
+        Wish::Review(request_id)
+    }
+
+    /// Returns the review of what is selected: of the request itself, of a task, or of what a
+    /// teammate has submitted, unless another request of it is on the screen.
+    pub(super) fn review_at_hand(&self) -> Option<RequestId> {
+        let mut reviews = self.reviews.iter();
+        let found = match self.pane {
+            Pane::Team => match &self.reading.drawing {
+                Some(drawn) => reviews.find(|it| it.request_id == drawn.request_id),
+                None => {
+                    let name = self.lists.members.selected()?;
+                    reviews.find(|it| it.author == name.as_str())
+                }
+            },
+            Pane::Requests => {
+                let selected = self.lists.requests.selected()?;
+                reviews.find(|it| it.request_id == *selected)
+            }
+            Pane::Tasks => {
+                let selected = self.lists.tasks.selected()?;
+                reviews.find(|it| it.task == *selected)
+            }
+            Pane::Feed | Pane::Conversation => None,
+        };
+        found.map(|it| it.request_id.clone())
+    }
+
+    /// Takes a key for the review that is open.
+    pub(super) fn review_key(&mut self, key: KeyEvent, now: Instant) -> Option<Wish> {
+        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
+            return Some(Wish::Quit);
+        }
+        let review = self.review.as_mut()?;
+        match review.key(key, now)? {
+            ReviewWish::Leave => self.review = None,
+            ReviewWish::Suspend => return Some(Wish::Suspend),
+            ReviewWish::Answer {
+                request_id,
+                approve,
+                feedback,
+            } => {
+                return Some(Wish::AnswerReview {
+                    request_id,
+                    approve,
+                    feedback,
+                });
+            }
+        }
+        None
+    }
+
+    /// Returns the review on the screen.
+    pub(super) fn review_screen(&mut self) -> Option<&mut ReviewScreen> {
+        self.review.as_mut()?.screen.as_deref_mut()
+    }
+
+    /// Takes the work of a review, or why it cannot be read.
+    pub(super) fn reviewed(&mut self, id: &RequestId, reviewed: Result<Reviewed, String>) {
+        let Some(review) = self.review.as_mut().filter(|it| it.request_id == *id) else {
+            // The person has left.
+            return;
+        };
+        match reviewed {
+            Ok(reviewed) => review.screen = Some(Box::new(ReviewScreen::new(reviewed))),
+            Err(why) => {
+                self.review = None;
+                self.notice = why;
+            }
+        }
+    }
+
+    /// Takes what became of an answer. One that failed leaves the comments where they are.
+    pub(super) fn review_answered(&mut self, id: &RequestId, is_done: bool, said: String) {
+        let review = self.review.as_mut().filter(|it| it.request_id == *id);
+        match review {
+            Some(review) if !is_done => {
+                review.is_answering = false;
+                if let Some(screen) = &mut review.screen {
+                    screen.notice = said;
+                }
+            }
+            Some(_) => {
+                self.review = None;
+                self.reading.answered = Some(id.clone());
+                self.notice = said;
+            }
+            None => self.notice = said,
+        }
+    }
+
+    /// Draws the review below the state of the team; on a large screen beside the list.
+    pub(super) fn draw_review(&mut self, frame: &mut Frame<'_>, scene: &TopScene<'_>) {
+        let Some(mut review) = self.review.take() else {
+            return;
+        };
+        let [top, body] = headed(frame.area());
+        frame.render_widget(header(scene, top.width.into()), top);
+        let is_split = review.screen.as_ref().is_some_and(|it| it.is_split());
+        let mut area = body;
+        if body.width >= LARGE && !is_split {
+            let [list, gap, rest] = Layout::horizontal([
+                Constraint::Percentage(25),
+                Constraint::Length(1),
+                Constraint::Min(0),
+            ])
+            .areas(body);
+            let _: Rect = gap;
+            area = rest;
+            self.requests_beside(frame, scene, list, &review.request_id);
+        }
+        match &mut review.screen {
+            Some(screen) => screen.draw(frame, area),
+            None => {
+                let [heading, rest] = headed(area);
+                rule(frame, heading, &format!("review {}", review.request_id), "");
+                let text = paint(DIM, "the work is being read; Esc leaves");
+                frame.render_widget(row(&text), inset(rest));
+            }
+        }
+        self.review = Some(review);
+    }
+}

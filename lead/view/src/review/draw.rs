@@ -15,7 +15,7 @@ use super::changes::{DiffLine, LineKind, shown};
 use super::colours::Coloured;
 use super::print::{file_line, head};
 use super::rows::{LinePlace, Row, Shape, pieces};
-use super::screen::{ReviewScreen, Side, Typing, WIDE};
+use super::screen::{Heading, ReviewScreen, Side, Typing, WIDE};
 use crate::terminal::{HELP_HINT, Hint, TypedRows, headed, inset, keys_row, row, rule, wrapped};
 
 /// The columns of the number of a line.
@@ -104,13 +104,8 @@ impl ReviewScreen {
         let [heading, rest] = headed(area);
         let is_split = self.wants_split && area.width >= WIDE;
         let columns = usize::from(inset(rest).width);
-        let head: Vec<Line<'static>> = head(&self.reviewed, self.code.as_deref(), self.shows_since)
-            .iter()
-            .flat_map(|line| match line.is_empty() {
-                true => vec![Line::default()],
-                false => wrapped(line, columns),
-            })
-            .collect();
+        let heading_rows = self.take_heading(columns);
+        let head = &heading_rows.lines;
         let room = if is_split {
             (columns.saturating_sub(1)) / 2 - (NUMBER + 3)
         } else {
@@ -176,12 +171,37 @@ impl ReviewScreen {
         let at = side.cursor + 1;
         let of = layout.rows.len();
         side.layout = Some(layout);
+        self.heading = Some(heading_rows);
         let comments = match self.comments.len() {
             0 => String::new(),
             some => format!("{}  ", count(some, "comment")),
         };
         rule(frame, heading, &title, &format!("{comments}{at} of {of}"));
         frame.render_widget(Text::from(lines), rest);
+    }
+}
+
+impl ReviewScreen {
+    /// Returns what stands above the changes: with many files, it is long.
+    fn take_heading(&mut self, columns: usize) -> Heading {
+        let is_since = self.shows_since;
+        let before = self.heading.take();
+        let is_same =
+            |it: &Heading| it.columns == columns && it.is_since == is_since && it.code == self.code;
+        if let Some(same) = before.filter(is_same) {
+            return same;
+        }
+        let lines = head(&self.reviewed, self.code.as_deref(), is_since);
+        let lines = lines.iter().flat_map(|line| match line.is_empty() {
+            true => vec![Line::default()],
+            false => wrapped(line, columns),
+        });
+        Heading {
+            columns,
+            is_since,
+            code: self.code.clone(),
+            lines: lines.collect(),
+        }
     }
 }
 

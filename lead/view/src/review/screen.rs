@@ -1,6 +1,7 @@
 //! The state of a review on the screen: where the person is, what is folded, which comments there
 //! are. Pure: `keys` and `draw` change it.
 
+use ratatui::text::Line;
 use ratatui_textarea::TextArea;
 use teamd_client::print::escape;
 use teamd_shared::id::RequestId;
@@ -133,6 +134,15 @@ fn is_same_place(row: Row, other: Row) -> bool {
     }
 }
 
+/// What stands above the changes, and what it was written for.
+#[derive(Debug)]
+pub(super) struct Heading {
+    pub(super) columns: usize,
+    pub(super) is_since: bool,
+    pub(super) code: Option<String>,
+    pub(super) lines: Vec<Line<'static>>,
+}
+
 /// A review on the screen.
 #[derive(Debug)]
 pub(crate) struct ReviewScreen {
@@ -149,6 +159,8 @@ pub(crate) struct ReviewScreen {
     /// How many rows of the changes the last frame had.
     pub(super) page: usize,
     pub(super) columns: u16,
+    /// What stood above the changes in the last frame.
+    pub(super) heading: Option<Heading>,
     /// The code of the review, if answers need one.
     pub(crate) code: Option<String>,
     /// Why the review waits for no answer.
@@ -172,6 +184,7 @@ impl ReviewScreen {
             notice: String::new(),
             page: 0,
             columns: 0,
+            heading: None,
             code: None,
             ended: "no review of it waits for an answer".to_owned(),
             is_warned: false,

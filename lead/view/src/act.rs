@@ -26,7 +26,7 @@ use teamd_shared::team_dir::TeamDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use crate::review::{Reviewed, loading};
+use crate::review::{Reviewed, Sample, loading};
 
 /// For so many columns the commands print: what they print is wrapped once more.
 const COLUMNS: usize = 200;
@@ -52,8 +52,8 @@ pub(crate) enum ActionEnd {
     Reviewed(RequestId, Box<Result<Reviewed, String>>),
     /// Whether a review is answered, and what came of it.
     Answered(RequestId, bool, String),
-    /// The grammars are loaded: source has colours.
-    Coloured,
+    /// The grammars are ready: the source of this review can have colours.
+    Coloured(RequestId),
 }
 
 /// How much of the output of a check is shown with its task, in bytes.
@@ -180,7 +180,7 @@ pub(crate) fn read_review<'d>(context: &Context, id: RequestId) -> RunningAction
     let elsewhere = context.elsewhere();
     let word = id.to_string();
     // Its source has colours soon.
-    drop(loading());
+    drop(loading(Vec::new()));
     std::thread::spawn(move || {
         let (out, _) = Output::stored(COLUMNS);
         let reviewed = Reviewed::find(&elsewhere(out), &word);
@@ -207,12 +207,12 @@ pub(crate) fn answer_review<'d>(
     })
 }
 
-/// Waits until source has colours.
-pub(crate) fn load_colours<'d>() -> RunningAction<'d> {
-    let loading = loading();
+/// Waits until the source of a review can have colours.
+pub(crate) fn load_colours<'d>(id: RequestId, samples: Vec<Sample>) -> RunningAction<'d> {
+    let loading = loading(samples);
     Box::pin(async {
         loading.await;
-        ActionEnd::Coloured
+        ActionEnd::Coloured(id)
     })
 }
 

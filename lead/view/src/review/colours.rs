@@ -2,7 +2,7 @@
 //! backgrounds, and `NO_COLOR` switches them off as all others. Only what is in sight is parsed, and
 //! no frame waits for that: what has no colours yet is plain, and gets them in a later frame.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 use std::time::Instant;
 
@@ -11,12 +11,15 @@ use ratatui::style::{Color, Modifier, Style};
 use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxReference, SyntaxSet};
 use tokio::sync::oneshot;
 
-use super::changes::{ChangedFile, Hunk, LineKind};
+use super::changes::{ChangedFile, Changes, Hunk, LineKind};
 
 /// The longest line that is parsed, in bytes.
 const LONGEST: usize = 1000;
 /// From how many lines above the first one in sight a hunk is parsed, where a person jumped there.
 const BEFORE: usize = 30;
+/// How many lines of a kind of files are a sample, and of how many kinds there is one.
+const SAMPLE: usize = 60;
+const KINDS: usize = 8;
 
 /// The styles by the beginning of a scope; the innermost scope decides.
 const STYLES: [(&str, Style); 12] = [
@@ -67,6 +70,8 @@ impl Coloured {
 #[derive(Default)]
 pub(super) struct Colours {
     hunks: HashMap<(usize, usize), HunkColours>,
+    /// Whether the grammars are ready.
+    is_on: bool,
     /// Until when lines are parsed for this frame; none: as long as that takes.
     until: Option<Instant>,
     /// Whether something that is in sight was not parsed for this frame.
@@ -94,6 +99,11 @@ struct State {
 }
 
 impl Colours {
+    /// Parses from now on.
+    pub(super) fn turn_on(&mut self) {
+        self.is_on = true;
+    }
+
     /// Begins a frame, for which lines are parsed until then.
     pub(super) fn begin(&mut self, until: Instant) {
         self.until = Some(until);
@@ -112,8 +122,7 @@ impl Colours {
         changed: &ChangedFile,
         line: usize,
     ) -> &[Coloured] {
-        let Some(all) = SYNTAXES.get() else {
-            self.is_behind = true;
+        let Some(all) = SYNTAXES.get().filter(|_| self.is_on) else {
             return &[];
         };
         let Some(syntax) = syntax(all, &changed.path) else {
@@ -242,21 +251,51 @@ pub(super) fn load() {
     SYNTAXES.get_or_init(SyntaxSet::load_defaults_newlines);
 }
 
-/// Loads the grammars in a thread of its own, from now on.
-pub(crate) fn loading() -> impl Future<Output = ()> + 'static {
+/// The first lines of some files of a grammar.
+#[derive(Debug)]
+pub(crate) struct Sample {
+    path: String,
+    lines: Vec<String>,
+}
+
+/// Takes the first lines of one file of each kind.
+pub(super) fn samples(changes: &Changes) -> Vec<Sample> {
+    let mut kinds = HashSet::new();
+    let files = changes.files.iter();
+    files
+        .filter(|file| kinds.insert(file.path.rsplit('.').next()))
+        .map(|file| {
+            let lines = file.hunks.iter().flat_map(|hunk| &hunk.lines);
+            Sample {
+                path: file.path.clone(),
+                lines: lines.take(SAMPLE).map(|it| it.text.clone()).collect(),
+            }
+        })
+        .take(KINDS)
+        .collect()
+}
+
+/// Loads the grammars in a thread of its own, from now on, and readies them for lines like these:
+/// the first lines of a grammar take much longer than those that follow.
+pub(crate) fn loading(samples: Vec<Sample>) -> impl Future<Output = ()> + 'static {
     let (done, is_done) = oneshot::channel();
     std::thread::spawn(move || {
         load();
+        for sample in samples {
+            let all = SYNTAXES.get();
+            let found = all.and_then(|all| Some((all, syntax(all, &sample.path)?)));
+            if let Some((all, syntax)) = found {
+                let mut state = State::new(syntax);
+                for line in &sample.lines {
+                    state.line(all, line);
+                }
+            }
+        }
         // Nobody may wait for it any more.
         done.send(()).ok();
     });
     // A thread that has ended without an answer has loaded nothing: then nothing has colours.
     async { is_done.await.unwrap_or_default() }
-}
-
-/// Tells whether the grammars are loaded.
-pub(crate) fn are_loaded() -> bool {
-    SYNTAXES.get().is_some()
 }
 
 /// Finds the grammar of a file by its name.
@@ -276,7 +315,6 @@ fn syntax<'s>(all: &'s SyntaxSet, path: &str) -> Option<&'s SyntaxReference> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::review::changes::Changes;
 
     fn colours(path: &str, text: &str) -> Vec<(String, Style)> {
         load();
@@ -285,6 +323,7 @@ mod tests {
         );
         let changes = Changes::parse(&diff, "");
         let mut colours = Colours::default();
+        colours.turn_on();
         let mut from = 0;
         let parts = colours.of((0, 0), &changes.files[0], 0).iter();
         parts
@@ -319,6 +358,7 @@ mod tests {
         load();
         let changes = Changes::parse(&diff, "");
         let mut colours = Colours::default();
+        colours.turn_on();
         let parsed = |colours: &Colours| colours.hunks[&(0, 0)].lines.len();
         for line in [0, 19_999, 10_000] {
             assert!(!colours.of((0, 0), &changes.files[0], line).is_empty());
@@ -333,6 +373,7 @@ mod tests {
         load();
         let changes = Changes::parse(diff, "");
         let mut colours = Colours::default();
+        colours.turn_on();
         colours.begin(Instant::now());
         assert!(colours.of((0, 0), &changes.files[0], 0).is_empty());
         assert!(colours.is_behind());

@@ -130,13 +130,8 @@ impl ReviewScreen {
             false => self.reviewed.title(),
         };
         let side = self.side();
-        // The first frame shows where the person is; its colours come with the next one.
-        let time = match side.layout {
-            None => Duration::ZERO,
-            Some(_) => PARSING,
-        };
         side.lay_out(shape, &places);
-        side.colours.begin(Instant::now() + time);
+        side.colours.begin(Instant::now() + PARSING);
         let Some(layout) = side.layout.take() else {
             return;
         };

@@ -13,7 +13,7 @@ mod run;
 mod screen;
 
 pub use changes::{ChangedFile, Changes, DiffLine, FileChange, Hunk, LineKind};
-pub(crate) use colours::{are_loaded, loading};
+pub(crate) use colours::{Sample, loading};
 pub use print::{coloured, overview};
 pub use read::{Commits, Reviewed};
 pub use run::run;

@@ -147,6 +147,7 @@ pub fn coloured(context: &Context, changes: &Changes) -> String {
         colours::load();
     }
     let mut colours = Colours::default();
+    colours.turn_on();
     let mut text = format!("{}\n", paint(BOLD, summary(changes)));
     for file in &changes.files {
         text.push_str(&format!("  {}\n", file_line(file, false)));

@@ -12,7 +12,7 @@ use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use tokio::signal::unix::SignalKind;
 
-use super::colours;
+use super::colours::loading;
 use super::overview;
 use super::print::print;
 use super::read::{Reviewed, run_tool};
@@ -29,9 +29,9 @@ pub fn run(context: &Context, word: &str, tool: Option<&str>) -> CommandResult {
         return print(context, &Reviewed::find(context, word)?);
     }
     // While the work is read.
-    let loading = colours::loading();
+    drop(loading(Vec::new()));
     let reviewed = Reviewed::find(context, word)?;
-    block_on(on_screen(context, reviewed, loading))
+    block_on(on_screen(context, reviewed))
 }
 
 /// Runs a program of the user, and asks for the answer.
@@ -58,17 +58,13 @@ fn with_tool(context: &Context, reviewed: &Reviewed, tool: &str) -> CommandResul
     Ok(ExitCode::Done)
 }
 
-async fn on_screen(
-    context: &Context,
-    reviewed: Reviewed,
-    loading: impl Future<Output = ()>,
-) -> CommandResult {
-    let mut loading = pin!(loading.fuse());
+async fn on_screen(context: &Context, reviewed: Reviewed) -> CommandResult {
     let mut term = act::on_signal(SignalKind::terminate())?;
     let mut hup = act::on_signal(SignalKind::hangup())?;
     let mut int = act::on_signal(SignalKind::interrupt())?;
     let dir = context.dir()?;
     let mut view = ReviewScreen::new(reviewed);
+    let mut loaded = pin!(loading(view.samples()).fuse());
     if let Some(id) = view.request_id().cloned() {
         let codes = act::ask_for_codes(&dir).await.unwrap_or_default();
         let code = codes.into_iter().find(|it| it.request_id == id);
@@ -86,7 +82,10 @@ async fn on_screen(
             Some(()) = int.recv() => return Ok(ExitCode::Interrupted),
             event = keys.next() => event,
             () = ready(()), if view.is_behind() => continue,
-            () = &mut loading => continue,
+            () = &mut loaded => {
+                view.colour();
+                continue;
+            }
         };
         let Some(Ok(event)) = event else {
             // The terminal is gone.

@@ -7,7 +7,7 @@ use teamd_client::print::escape;
 use teamd_shared::id::RequestId;
 
 use super::changes::{Changes, LineKind};
-use super::colours::{Colours, are_loaded};
+use super::colours::{Colours, Sample, samples};
 use super::read::Reviewed;
 use super::rows::{Layout, LinePlace, Row, Seen, Shape};
 use crate::terminal::Overlay;
@@ -218,7 +218,20 @@ impl ReviewScreen {
 
     /// Tells whether another frame has more to show, without any event.
     pub(crate) fn is_behind(&mut self) -> bool {
-        are_loaded() && self.side().colours.is_behind()
+        self.side().colours.is_behind()
+    }
+
+    /// Returns lines for which the grammars are to be readied before [`ReviewScreen::colour`].
+    pub(crate) fn samples(&self) -> Vec<Sample> {
+        samples(&self.all.changes)
+    }
+
+    /// Shows the source in colours from now on.
+    pub(crate) fn colour(&mut self) {
+        self.all.colours.turn_on();
+        if let Some(since) = &mut self.since {
+            since.colours.turn_on();
+        }
     }
 
     /// Returns what is on the screen.

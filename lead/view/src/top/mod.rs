@@ -36,7 +36,6 @@ use tokio::signal::unix::SignalKind;
 use crate::act::{self, ActionEnd, Actions, PersonOrder, RunningAction};
 use crate::codes::ShownCodes;
 use crate::model::{TeamFiles, rows, sort};
-use crate::review::are_loaded;
 use crate::terminal::{FRAME, Screen};
 use app::{App, Pane, Verdict, Wish};
 use draw::TopScene;
@@ -387,7 +386,7 @@ impl<'d> Top<'d> {
                         ActionEnd::Connected(_)
                         | ActionEnd::Lost
                         | ActionEnd::Codes(_)
-                        | ActionEnd::Coloured,
+                        | ActionEnd::Coloured(_),
                     ) => {}
                     None => break,
                 }
@@ -426,11 +425,11 @@ impl<'d> Top<'d> {
             ActionEnd::Codes(codes) => self.app.codes.set(codes),
             ActionEnd::Reviewed(id, reviewed) => {
                 self.app.reviewed(&id, *reviewed);
-                return (!are_loaded()).then(act::load_colours);
+                let samples = self.app.review_screen().map(|it| it.samples());
+                return samples.map(|samples| act::load_colours(id, samples));
             }
             ActionEnd::Answered(id, is_done, said) => self.app.review_answered(&id, is_done, said),
-            // The next frame has them.
-            ActionEnd::Coloured => {}
+            ActionEnd::Coloured(id) => self.app.colour_review(&id),
             // Another attempt was first.
             ActionEnd::Connected(Some(_)) => {}
             ActionEnd::Connected(None) if self.is_connected => {}

@@ -121,7 +121,12 @@ impl OpenReview {
                 return None;
             }
         }
+        let was_typing = screen.is_typing();
         let wish = screen.key(key);
+        if answers && !was_typing && wish.is_none() {
+            // What it has shown instead is to be looked at: a key that is held approves nothing.
+            self.since = Some(now);
+        }
         self.is_answering |= matches!(wish, Some(ReviewWish::Answer { .. }));
         wish
     }
@@ -137,7 +142,11 @@ impl App {
     /// Returns the review of what is selected: of the request itself, of a task, or of what a
     /// teammate has submitted, unless another request of it is on the screen.
     pub(super) fn review_at_hand(&self) -> Option<RequestId> {
-        let mut reviews = self.reviews.iter();
+        let is_answered = |it: &&PendingReview| {
+            let answered = self.reading.answered.as_ref();
+            answered == Some(&it.request_id)
+        };
+        let mut reviews = self.reviews.iter().filter(|it| !is_answered(it));
         let found = match self.pane {
             Pane::Team => match &self.reading.drawing {
                 Some(drawn) => reviews.find(|it| it.request_id == drawn.request_id),
@@ -200,6 +209,14 @@ impl App {
                 self.review = None;
                 self.notice = why;
             }
+        }
+    }
+
+    /// Shows the source of a review in colours.
+    pub(super) fn colour_review(&mut self, id: &RequestId) {
+        let review = self.review.as_mut().filter(|it| it.request_id == *id);
+        if let Some(screen) = review.and_then(|it| it.screen.as_mut()) {
+            screen.colour();
         }
     }
 

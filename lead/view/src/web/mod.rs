@@ -227,7 +227,7 @@ impl<'d> Hub<'d> {
             | ActionEnd::Codes(_)
             | ActionEnd::Reviewed(..)
             | ActionEnd::Answered(..)
-            | ActionEnd::Coloured => (false, None),
+            | ActionEnd::Coloured(_) => (false, None),
         };
         self.has_daemon = has_daemon;
         self.forget();

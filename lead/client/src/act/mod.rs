@@ -4,6 +4,7 @@
 pub mod answer;
 pub mod auto_start;
 pub mod install;
+pub mod integration;
 pub mod interrupt;
 pub mod lead_connection;
 pub mod mcp_reports;

@@ -1,21 +1,18 @@
 //! `teamctl diff`, `sync` and `land`: what teammates with a checkout have changed, and the exchange
 //! between the user's branch and the integration branch.
 
-use std::time::Duration;
-
 use serde_json::json;
-use teamd_client::act::waiting::Requester;
+use teamd_client::act::integration::{self, ask};
 use teamd_client::args::{Branch, Diff};
 use teamd_client::connection::unexpected;
-use teamd_client::context::{Context, block_on};
+use teamd_client::context::Context;
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::escape;
-use teamd_shared::control::{Command, Done, IntegrationOrder};
+use teamd_shared::control::{Done, IntegrationOrder};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::merged::Landed;
-use teamd_shared::name::Name;
 use teamd_shared::task::Task;
 use teamd_view::review::{Changes, coloured};
 
@@ -23,30 +20,19 @@ use super::task;
 
 /// Shows what a teammate or a submission has changed.
 pub(crate) fn diff(context: &Context, args: &Diff) -> CommandResult {
-    let order = match args.of.parse() {
-        Ok(id) => IntegrationOrder::DiffOfTask(id),
-        Err(_) => IntegrationOrder::DiffOf(Name::new(&args.of).map_err(|error| {
-            CommandError::new(ExitCode::Usage, error.to_string())
-                .hint("it is the number of a task, or the name of a teammate")
-        })?),
+    let text = integration::diff(context, &args.of)?;
+    let shown = if text.is_empty() {
+        "nothing is changed".to_owned()
+    } else if context.out.width().is_some() {
+        coloured(context, &Changes::parse(&text, ""))
+    } else {
+        let lines = text.lines().map(escape::line);
+        lines.collect::<Vec<_>>().join("\n")
     };
-    match ask(context, order, None)? {
-        Done::Text(text) => {
-            let shown = if text.is_empty() {
-                "nothing is changed".to_owned()
-            } else if context.out.width().is_some() {
-                coloured(context, &Changes::parse(&text, ""))
-            } else {
-                let lines = text.lines().map(escape::line);
-                lines.collect::<Vec<_>>().join("\n")
-            };
-            context
-                .out
-                .result(&json!({"diff": text}), shown)
-                .map(|()| ExitCode::Done)
-        }
-        other => Err(unexpected(&other)),
-    }
+    context
+        .out
+        .result(&json!({"diff": text}), shown)
+        .map(|()| ExitCode::Done)
 }
 
 /// Has the user's branch integrated, and waits for that.
@@ -140,26 +126,6 @@ fn synced(context: &Context, args: &Branch) -> Result<Option<Task>, CommandError
         return Ok(None);
     };
     task::until_completed(context, (made.id, args.timeout)).map(Some)
-}
-
-fn ask(
-    context: &Context,
-    order: IntegrationOrder,
-    timeout: Option<Duration>,
-) -> Result<Done, CommandError> {
-    let dir = context.dir()?;
-    let caller = Requester {
-        dir: &dir,
-        out: &context.out,
-        timeout,
-    };
-    match block_on(caller.one(Command::Integration(order)))? {
-        Ok(answer) => Ok(answer?),
-        Err(early) => {
-            let late = "the daemon has not answered in time".to_owned();
-            Err(early.error("the daemon", late, "try again: what it has begun continues"))
-        }
-    }
 }
 
 fn short(commit: &str) -> &str {

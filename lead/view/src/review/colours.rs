@@ -39,8 +39,8 @@ const STYLES: [(&str, Style); 12] = [
 
 /// A part of a line: it ends before this byte.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Coloured {
-    pub(super) end: usize,
+pub(crate) struct Coloured {
+    pub(crate) end: usize,
     pub(super) style: Style,
 }
 
@@ -64,11 +64,20 @@ impl Coloured {
         }
         style
     }
+
+    /// Returns the number of the style: the page has a class for each. 0 is none.
+    pub(crate) fn class(&self) -> usize {
+        let mut styles = STYLES.iter();
+        let found = styles.position(|(_, style)| *style == self.style);
+        found
+            .filter(|_| self.style != Style::new())
+            .map_or(0, |at| at + 1)
+    }
 }
 
 /// What was parsed of each hunk.
 #[derive(Default)]
-pub(super) struct Colours {
+pub(crate) struct Colours {
     hunks: HashMap<(usize, usize), HunkColours>,
     /// Whether the grammars are ready.
     is_on: bool,
@@ -100,7 +109,7 @@ struct State {
 
 impl Colours {
     /// Parses from now on.
-    pub(super) fn turn_on(&mut self) {
+    pub(crate) fn turn_on(&mut self) {
         self.is_on = true;
     }
 
@@ -116,7 +125,7 @@ impl Colours {
     }
 
     /// Returns the parts of a line of a hunk; none: it has no colours, or none yet.
-    pub(super) fn of(
+    pub(crate) fn of(
         &mut self,
         (file, hunk): (usize, usize),
         changed: &ChangedFile,
@@ -345,6 +354,10 @@ mod tests {
         assert_eq!(style("let").fg, Some(Color::Magenta));
         assert_eq!(style("a").fg, Some(Color::Green));
         assert!(style("why").add_modifier.contains(Modifier::DIM));
+        let class = |style| Coloured { end: 1, style }.class();
+        assert_eq!(class(style("let")), 5);
+        assert_eq!(class(style("why")), 1);
+        assert_eq!(class(Style::new()), 0);
         assert!(colours("a.txt", "let x").is_empty());
         assert!(colours("a.rs", &"x".repeat(LONGEST + 1)).is_empty());
     }

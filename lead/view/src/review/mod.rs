@@ -4,6 +4,7 @@
 
 mod changes;
 mod colours;
+mod comments;
 mod draw;
 mod keys;
 mod print;
@@ -12,9 +13,12 @@ mod rows;
 mod run;
 mod screen;
 
+pub(crate) use changes::shown;
 pub use changes::{ChangedFile, Changes, DiffLine, FileChange, Hunk, LineKind};
-pub(crate) use colours::{Sample, loading};
+pub(crate) use colours::{Colours, Sample, loading};
+pub(crate) use comments::{LineComment, feedback};
 pub use print::{coloured, overview};
+pub(crate) use read::summary;
 pub use read::{Commits, Reviewed};
 pub use run::run;
 pub(crate) use screen::{ReviewScreen, ReviewWish};

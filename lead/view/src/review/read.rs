@@ -224,7 +224,7 @@ impl Reviewed {
 }
 
 /// Sums changes up, in one line.
-pub(super) fn summary(changes: &Changes) -> String {
+pub(crate) fn summary(changes: &Changes) -> String {
     let generated = changes.files.iter().filter(|it| it.generated).count();
     let generated = match generated {
         0 => String::new(),

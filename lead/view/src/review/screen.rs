@@ -3,11 +3,11 @@
 
 use ratatui::text::Line;
 use ratatui_textarea::TextArea;
-use teamd_client::print::escape;
 use teamd_shared::id::RequestId;
 
-use super::changes::{Changes, LineKind};
+use super::changes::Changes;
 use super::colours::{Colours, Sample, samples};
+use super::comments::{LineComment, feedback};
 use super::read::Reviewed;
 use super::rows::{Layout, LinePlace, Row, Seen, Shape};
 use crate::terminal::Overlay;
@@ -259,14 +259,11 @@ impl ReviewScreen {
         if !text.is_empty() {
             let file = &self.side().changes.files[at.file];
             let line = &file.hunks[at.hunk].lines[at.line];
-            let number = line.new.or(line.old).unwrap_or(0);
-            let gone = match line.kind {
-                LineKind::Removed => " (removed)",
-                LineKind::Context | LineKind::Added => "",
-            };
-            let place = format!("{}:{number}{gone}", escape::line(&file.path));
-            let quoted = format!("{}{}", line.kind.sign(), line.shown());
-            let text = text.to_owned();
+            let LineComment {
+                place,
+                quoted,
+                text,
+            } = LineComment::on(file, line, text);
             self.comments.push(Comment {
                 at,
                 is_since,
@@ -282,15 +279,11 @@ impl ReviewScreen {
 
     /// Returns what the author is told: the comments with their places, and what was typed.
     pub(super) fn feedback(&self, typed: &str) -> String {
-        let comments = self
-            .comments
-            .iter()
-            .map(|it| format!("{}: {}\n> {}", it.place, it.text, it.quoted));
-        let typed = Some(typed.trim().to_owned()).filter(|it| !it.is_empty());
-        typed
-            .into_iter()
-            .chain(comments)
-            .collect::<Vec<_>>()
-            .join("\n\n")
+        let comments = self.comments.iter().map(|it| LineComment {
+            place: it.place.clone(),
+            quoted: it.quoted.clone(),
+            text: it.text.clone(),
+        });
+        feedback(typed, comments)
     }
 }

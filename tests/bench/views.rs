@@ -57,6 +57,7 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
     figures.extend(answers(&team));
     figures.extend(browser(&team, times));
     figures.extend(review(times));
+    figures.extend(page_review());
     figures
 }
 
@@ -255,6 +256,42 @@ fn browser(team: &Team, times: usize) -> Vec<Figure> {
             view,
             "heap",
             format!("{:.1} MB", said["heap"].as_f64().unwrap() / 1e6),
+        ),
+    ]
+}
+
+/// A review of 20,000 lines of source, scrolled through to its end.
+fn page_review() -> Vec<Figure> {
+    let team = crate::work::team("[work]\ncheck = \"true\"\n");
+    let make = "for i in $(seq 20000); do echo \"    let line_$i = \\\"text $i\\\"; // why\"; done > long.rs; git add .; git commit -qm work";
+    let submit = r#"/task_update {"task_id": 1, "status": "completed"}"#;
+    let work = format!("/claim_task {{\"task_id\": 1}}\n/bash {make}\n{submit}");
+    team.teamctl(["task", "add", "work", "--review", "person"])
+        .ok();
+    team.teamctl(["send", "alice", &work]).ok();
+    let mut id = String::new();
+    team.until("the review", || {
+        let reviews = team.json(["reviews"]);
+        let found = reviews[0]["request_id"].as_str();
+        id = found.unwrap_or_default().to_owned();
+        found.is_some()
+    });
+    let page = Page::of(&team);
+    let said = drive("scroll.mjs", &[&page.url, &id]);
+    page.end();
+    let Some(said) = said else { return Vec::new() };
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let view = "the page in Chromium, a diff of 20,000 lines";
+    let figure = |what: &str, part: &str| {
+        let span = Duration::from_secs_f64(said[part].as_f64().unwrap() / 1e3);
+        row(view, what, time(span))
+    };
+    vec![
+        figure("opened → the first lines", "first"),
+        figure("opened → all has come", "whole"),
+        figure(
+            "the longest task while scrolled (0: none over 50 ms)",
+            "longest",
         ),
     ]
 }

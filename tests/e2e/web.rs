@@ -18,6 +18,7 @@ use crate::support::{PATIENCE, Run, Running, Team};
 mod detail;
 mod images;
 mod orders;
+mod review;
 mod work;
 
 /// A page that is served.

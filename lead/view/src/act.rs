@@ -336,7 +336,8 @@ pub(crate) fn in_thread(
     async { is_done.await.unwrap_or_default() }
 }
 
-fn explained(error: &CommandError) -> String {
+/// Writes an error with its hint.
+pub(crate) fn explained(error: &CommandError) -> String {
     let hint = error
         .next_step()
         .map(|hint| format!("\nhint: {hint}"))

@@ -17,6 +17,7 @@ use teamd_shared::task::TaskId;
 
 use super::order;
 use super::page::{self, Asset};
+use super::review::ChangesOf;
 use crate::model::ImagePlace;
 
 /// The longest text that is looked for, in bytes.
@@ -69,7 +70,7 @@ pub(super) enum Route {
     /// An order of this kind: the rest of it is in the body.
     Act(&'static str),
     /// What a teammate, or the submission of a task, has changed.
-    Diff(String),
+    Changes(ChangesOf),
     /// An image in the conversation of an agent.
     Image(Name, ImagePlace),
 }
@@ -125,7 +126,7 @@ impl Guard {
         let route = match (is_post, path) {
             (false, "/view") => view(query).map(Route::Once),
             (false, "/events") => view(query).map(Route::Stream),
-            (false, "/diff") => changed(query).map(Route::Diff),
+            (false, "/diff") => changed(query).map(Route::Changes),
             (false, "/image") => image(query),
             (true, _) => ordered(path).map(Route::Act),
             _ => None,
@@ -229,10 +230,13 @@ fn ordered(path: &str) -> Option<&'static str> {
 }
 
 /// Returns of whom, or of which task, the changes are asked for.
-fn changed(query: &str) -> Option<String> {
+fn changed(query: &str) -> Option<ChangesOf> {
     let of = value(query, "of")?;
     let is_known = of.parse::<TaskId>().is_ok() || Name::of_inbox(of).is_ok();
-    is_known.then(|| of.to_owned())
+    is_known.then(|| ChangesOf {
+        of: of.to_owned(),
+        is_since: value(query, "since") == Some("1"),
+    })
 }
 
 /// Returns which image is asked for. Its place is that of the part of the conversation in which it
@@ -333,8 +337,11 @@ mod tests {
             );
         }
         assert_eq!(
-            ask(&guard, "GET /diff?of=7", &[]),
-            Ok(Route::Diff("7".to_owned()))
+            ask(&guard, "GET /diff?of=7&since=1", &[]),
+            Ok(Route::Changes(ChangesOf {
+                of: "7".to_owned(),
+                is_since: true
+            }))
         );
         let place = ImagePlace {
             file: 5,

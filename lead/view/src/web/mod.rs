@@ -9,6 +9,7 @@ mod detail;
 mod guard;
 mod order;
 mod page;
+mod review;
 mod server;
 mod shown;
 mod visitors;
@@ -20,7 +21,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Map, Value, json};
 use teamd_client::act::Perform;
-use teamd_client::args::{Diff, TeamctlCommand, Web};
+use teamd_client::args::Web;
 use teamd_client::context::{Context, block_on};
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
@@ -246,11 +247,7 @@ impl<'d> Hub<'d> {
                     in_thread(self.context, move |it| order.run(it, perform)),
                 );
             }
-            Ask::Diff(of, answer) => {
-                let perform = self.perform;
-                let diff = TeamctlCommand::Diff(Diff { of });
-                tell(answer, in_thread(self.context, move |it| perform(diff, it)));
-            }
+            Ask::Changes(asked, lines) => review::send(self.context, asked, lines),
             Ask::Image(name, place, answer) => {
                 self.files.follow(&name);
                 let conversation = self.files.conversation.as_ref();

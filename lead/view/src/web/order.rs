@@ -11,11 +11,13 @@ use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_shared::task::TaskId;
 
+use super::review::ReviewAnswer;
 use crate::act::PersonOrder;
 
 /// The kinds of orders: each has the path of this name.
-pub(super) const KINDS: [&str; 10] = [
+pub(super) const KINDS: [&str; 11] = [
     "answer",
+    "review",
     "send",
     "add_task",
     "edit_task",
@@ -31,6 +33,7 @@ pub(super) const KINDS: [&str; 10] = [
 #[derive(Debug)]
 pub(super) enum PageOrder {
     Person(PersonOrder),
+    Review(ReviewAnswer),
     Command(CommandOrder),
 }
 
@@ -107,6 +110,9 @@ impl PageOrder {
     pub(super) fn read(kind: &str, body: &[u8]) -> serde_json::Result<Self> {
         // A list would be read as the fields in their order.
         let body: Map<String, Value> = serde_json::from_slice(body)?;
+        if kind == "review" {
+            return serde_json::from_value(Value::Object(body)).map(Self::Review);
+        }
         let order = json!({kind: body});
         if ["answer", "send"].contains(&kind) {
             return serde_json::from_value(order).map(Self::Person);
@@ -118,6 +124,17 @@ impl PageOrder {
     pub(super) fn run(self, context: &Context, perform: Perform) -> CommandResult {
         let order = match self {
             Self::Person(order) => return order.run(context),
+            Self::Review(answer) => {
+                let feedback = answer.feedback(context)?;
+                let order = PersonOrder::Answer {
+                    id: answer.id,
+                    approve: answer.approve,
+                    feedback,
+                    code: answer.code,
+                    what: None,
+                };
+                return order.run(context);
+            }
             Self::Command(order) => order,
         };
         let command = order.command()?;

@@ -14,7 +14,7 @@ const JS: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml; charset=utf-8";
 
 /// All of them.
-const ASSETS: [Asset; 25] = [
+const ASSETS: [Asset; 27] = [
     Asset {
         path: "/",
         kind: HTML,
@@ -76,6 +76,11 @@ const ASSETS: [Asset; 25] = [
         text: include_str!("page/cards.js"),
     },
     Asset {
+        path: "/comments.js",
+        kind: JS,
+        text: include_str!("page/comments.js"),
+    },
+    Asset {
         path: "/conversation.js",
         kind: JS,
         text: include_str!("page/conversation.js"),
@@ -124,6 +129,11 @@ const ASSETS: [Asset; 25] = [
         path: "/requests.js",
         kind: JS,
         text: include_str!("page/requests.js"),
+    },
+    Asset {
+        path: "/review.js",
+        kind: JS,
+        text: include_str!("page/review.js"),
     },
     Asset {
         path: "/send.js",

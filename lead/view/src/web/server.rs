@@ -21,11 +21,15 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use super::guard::{Guard, HttpRefusal, PageView, Route};
 use super::order::PageOrder;
 use super::page::POLICY;
+use super::review::ChangesOf;
 use super::visitors::{Visit, Visitors};
 use crate::model::{ImagePlace, ReadImage};
 
 /// The most streams.
 const STREAMS: usize = 8;
+/// The most diffs that are read at once, and how many lines of one wait for the browser.
+const DIFFS: usize = 4;
+const LINES: usize = 16;
 /// The longest head and body of a request, in bytes.
 const HEAD: usize = 16 << 10;
 const BODY: usize = 64 << 10;
@@ -54,8 +58,8 @@ pub(super) enum Ask {
     View(PageView, oneshot::Sender<Option<Map<String, Value>>>),
     /// Do this, and say what came of it, and whether it is done.
     Act(PageOrder, oneshot::Sender<(bool, String)>),
-    /// What a teammate or a submission has changed, or why that cannot be told.
-    Diff(String, oneshot::Sender<(bool, String)>),
+    /// What a teammate or a submission has changed, line by line.
+    Changes(ChangesOf, mpsc::Sender<Bytes>),
     /// An image in the conversation of an agent, if it is there and is shown.
     Image(Name, ImagePlace, oneshot::Sender<Option<ReadImage>>),
 }
@@ -67,6 +71,7 @@ pub(super) struct Site {
     /// Changes when a file has.
     pub(super) changed: watch::Receiver<()>,
     pub(super) streams: Arc<Semaphore>,
+    diffs: Arc<Semaphore>,
 }
 
 impl Site {
@@ -76,6 +81,7 @@ impl Site {
             asks,
             changed,
             streams: Arc::new(Semaphore::new(STREAMS)),
+            diffs: Arc::new(Semaphore::new(DIFFS)),
         }
     }
 }
@@ -139,7 +145,7 @@ async fn respond(
         Ok(Route::Once(view)) => site.once(view).await,
         Ok(Route::Stream(view)) => site.follow(view).await,
         Ok(Route::Act(kind)) => site.act(kind, body).await,
-        Ok(Route::Diff(of)) => site.diff(of).await,
+        Ok(Route::Changes(asked)) => site.changes(asked).await,
         Ok(Route::Image(name, place)) => site.image(name, place).await,
         Err(refusal) => Err(refusal),
     };
@@ -235,10 +241,28 @@ impl Site {
         Ok(json_response(code, &json!({"said": said})))
     }
 
-    async fn diff(&self, of: String) -> Result<Response<HttpBody>, HttpRefusal> {
-        let (is_told, text) = self.told(|answer| Ask::Diff(of, answer)).await?;
-        let part = if is_told { "diff" } else { "error" };
-        Ok(json_response(StatusCode::OK, &json!({part: text})))
+    /// Sends changes as they are read.
+    async fn changes(&self, asked: ChangesOf) -> Result<Response<HttpBody>, HttpRefusal> {
+        let busy = HttpRefusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many diffs are being read: try again in a moment",
+        );
+        let place = Arc::clone(&self.diffs)
+            .try_acquire_owned()
+            .map_err(|_| busy)?;
+        let (lines, taken) = mpsc::channel(LINES);
+        let ask = Ask::Changes(asked, lines);
+        self.asks.send(ask).await.map_err(|_| ending())?;
+        let lines = stream::unfold((taken, place), async |(mut taken, place)| {
+            let line = taken.recv().await?;
+            let frame = Ok::<_, Infallible>(Frame::data(line));
+            Some((frame, (taken, place)))
+        });
+        Ok(response(
+            StatusCode::OK,
+            "application/x-ndjson",
+            StreamBody::new(lines).boxed_unsync(),
+        ))
     }
 
     /// The media type is that of the bytes: nothing else is served as an image.

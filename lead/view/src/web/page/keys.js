@@ -4,7 +4,7 @@ import { isCovered, lay } from './dialog.js';
 import { h } from './element.js';
 
 const HELP = [['j k', 'the next, the one before'], ['Enter', 'open it'], ['a', 'approve the request that is selected'], ['r', 'reject it: first its feedback, then again r or Enter'],
-  ['/', 'search'], ['n', 'new task'], ['s', 'spawn a teammate'], ['1 – 7', 'the views'], ['Esc', 'back'], ['?', 'this help']];
+  ['c', 'comment on the line of a diff that is selected'], ['/', 'search'], ['n', 'new task'], ['s', 'spawn a teammate'], ['1 – 7', 'the views'], ['Esc', 'back'], ['?', 'this help']];
 
 /** Shows the keys. */
 export function help() {

@@ -1,9 +1,9 @@
 // One task: what is to be done, where it stands, its check and its work.
 
-import { changes } from './diff.js';
 import { h, keep, markdown } from './element.js';
 import { cancelTask, editTask, retryTask } from './orders.js';
 import { CLASS, facts, order } from './parts.js';
+import { changes } from './review.js';
 
 const reference = ({ id, subject, done }) => h('li', {}, h('a', { href: `#/task/${id}` }, `${id} ${subject ?? ''}`), done && h('span.work', {}, ' ✓ done'));
 
@@ -15,7 +15,7 @@ export const task = {
     const output = h('pre.log', { tabindex: 0 });
     const running = h('span.work', { role: 'status' });
     log.append(h('div.heading', {}, h('h2', {}, 'Output of its check'), running), output);
-    element.append(head, acts, h('div.split', {}, h('div', {}, about, log, work), links));
+    element.append(head, acts, h('div.split', {}, h('div', {}, about, log), links), work);
     let shownWork = '';
     const orders = (shown) => [
       shown.request && h('a.button.yes', { href: `#/request/${shown.request}` }, 'Review the work'),

@@ -1,10 +1,10 @@
 // One teammate: what it does, what it asks, its tasks, and what a person can order.
 
 import { drawCards } from './cards.js';
-import { changes } from './diff.js';
 import { age, h, keep } from './element.js';
 import { interrupt, requestPlan, shutdown, startAgain } from './orders.js';
 import { CLASS, eventRow, facts, glyph, order, taskRow } from './parts.js';
+import { changes } from './review.js';
 import { sendBox } from './send.js';
 
 /** What is said first of a teammate; the rest folds. */

@@ -1,0 +1,470 @@
+//! The work of a task, or of a teammate, for the page: lines of JSON, so that a browser shows the
+//! first of them while the others come. The first line has the facts and the files, the others the
+//! rows of these files, in pieces. Names and lines are escaped here, as for a terminal.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use teamd_client::act::integration;
+use teamd_client::context::Context;
+use teamd_client::error::CommandError;
+use teamd_client::exit_code::ExitCode;
+use teamd_client::print::escape;
+use teamd_client::print::output::Output;
+use teamd_shared::id::RequestId;
+use teamd_shared::task::TaskId;
+use tokio::sync::mpsc;
+
+use super::shown::body;
+use crate::act::explained;
+use crate::review::{
+    ChangedFile, Changes, Colours, Commits, LineComment, LineKind, Reviewed, feedback, shown,
+    summary,
+};
+
+/// The longest text of changes that a page shows, in bytes.
+const LONGEST: usize = 16 << 20;
+/// The rows and bytes from which on a piece ends where lines are the same on both sides.
+const ROWS: usize = 100;
+const BYTES: usize = 16 << 10;
+/// So many times that, it ends anywhere.
+const FACTOR: usize = 6;
+/// The longest part of a line in one row, in bytes.
+const PART: usize = 2000;
+/// How many lines have colours.
+const COLOURED: usize = 20_000;
+/// The longest comment, in bytes.
+const COMMENT: usize = 16 << 10;
+/// For so many columns the commands print.
+const COLUMNS: usize = 200;
+
+/// What changes are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ChangesOf {
+    /// A task, or a teammate.
+    pub(super) of: String,
+    /// Only what is new since the last submission.
+    pub(super) is_since: bool,
+}
+
+/// An answer to a review, with comments on lines.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReviewAnswer {
+    pub(super) id: RequestId,
+    pub(super) approve: bool,
+    pub(super) feedback: String,
+    #[serde(default)]
+    pub(super) code: Option<String>,
+    /// What the page showed.
+    work: String,
+    comments: Vec<CommentForm>,
+}
+
+/// A comment on a line, which is named by its place in what the page showed.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CommentForm {
+    since: bool,
+    file: usize,
+    hunk: usize,
+    line: usize,
+    text: String,
+}
+
+impl ReviewAnswer {
+    /// Returns what the author is told.
+    ///
+    /// # Errors
+    /// If a comment is on no line of the work, or if this is other work than the page showed.
+    pub(super) fn feedback(&self, context: &Context) -> Result<String, CommandError> {
+        if self.comments.is_empty() {
+            return Ok(self.feedback.clone());
+        }
+        let reviewed = Reviewed::find(context, self.id.as_str())?;
+        if self.work != name(reviewed.commits.as_ref()) {
+            let message = "nothing was answered: the work has changed since it was shown";
+            return Err(CommandError::new(ExitCode::Conflict, message)
+                .hint("load the page again, and look"));
+        }
+        let comments = self.comments.iter().map(|it| it.on(&reviewed));
+        let comments = comments.collect::<Result<Vec<_>, _>>()?;
+        Ok(feedback(&self.feedback, comments))
+    }
+}
+
+impl CommentForm {
+    fn on(&self, reviewed: &Reviewed) -> Result<LineComment, CommandError> {
+        let bad = |message: &str| {
+            CommandError::new(ExitCode::Usage, format!("nothing was answered: {message}"))
+        };
+        let text = self.text.trim();
+        if text.is_empty() {
+            return Err(bad("a comment is empty").hint("remove it, or write what is to change"));
+        }
+        if text.len() > COMMENT {
+            return Err(bad("a comment is longer than 16 KiB").hint("shorten it"));
+        }
+        let changes = match &reviewed.since {
+            Some(since) if self.since => since,
+            None if self.since => return Err(bad("there is no earlier submission")),
+            _ => &reviewed.changes,
+        };
+        let file = changes.files.get(self.file);
+        let line = file.and_then(|it| it.hunks.get(self.hunk)?.lines.get(self.line));
+        let (Some(file), Some(line)) = (file, line) else {
+            return Err(bad("a comment is on a line that the work does not have")
+                .hint("load the page again, and look"));
+        };
+        Ok(LineComment::on(file, line, text))
+    }
+}
+
+/// Names the work that is shown.
+fn name(commits: Option<&Commits>) -> String {
+    let Some(commits) = commits else {
+        return String::new();
+    };
+    let before = commits.before.as_deref().unwrap_or_default();
+    format!("{} {} {before}", commits.base, commits.commit)
+}
+
+/// Finds changes in a thread, and sends them line by line, as fast as they are taken.
+pub(super) fn send(context: &Context, asked: ChangesOf, lines: mpsc::Sender<Bytes>) {
+    let elsewhere = context.elsewhere();
+    std::thread::spawn(move || {
+        let (out, _) = Output::stored(COLUMNS);
+        let context = elsewhere(out);
+        let send = |value: &Value| {
+            let line = Bytes::from(format!("{value}\n"));
+            lines.blocking_send(line).is_ok()
+        };
+        match find(&context, &asked) {
+            Ok((head, changes)) => send_changes(head, &changes, send),
+            // A browser that is gone wants no answer.
+            Err(error) => drop(send(&json!({"error": explained(&error)}))),
+        }
+    });
+}
+
+/// Finds changes, and what stands above them.
+fn find(context: &Context, asked: &ChangesOf) -> Result<(Value, Changes), CommandError> {
+    if asked.of.parse::<TaskId>().is_err() {
+        let changes = Changes::parse(&integration::diff(context, &asked.of)?, "");
+        let summary = match changes.files.is_empty() && changes.notes.is_empty() {
+            true => "nothing is changed".to_owned(),
+            false => summary(&changes),
+        };
+        return bounded(json!({"summary": summary}), changes);
+    }
+    let reviewed = Reviewed::find(context, &asked.of)?;
+    let mut head = head(&reviewed);
+    let Some(since) = reviewed.since.filter(|_| asked.is_since) else {
+        return bounded(head, reviewed.changes);
+    };
+    head["summary"] = json!(summary(&since));
+    bounded(head, since)
+}
+
+fn bounded(head: Value, changes: Changes) -> Result<(Value, Changes), CommandError> {
+    let hunks = changes.files.iter().flat_map(|file| &file.hunks);
+    let lines = hunks.flat_map(|hunk| &hunk.lines);
+    if lines.map(|line| line.text.len() + 1).sum::<usize>() > LONGEST {
+        let message = "the diff is longer than 16 MiB: a page does not show it";
+        return Err(CommandError::new(ExitCode::Failed, message)
+            .hint("`teamctl review ID` shows up to 64 MiB"));
+    }
+    Ok((head, changes))
+}
+
+/// Says what stands above the changes, in the words of `teamctl review`.
+fn head(reviewed: &Reviewed) -> Value {
+    let task = &reviewed.task;
+    let result = task.result.as_ref();
+    let touched = result.and_then(|it| it.touched_protected.as_deref());
+    let facts = [
+        ("author", reviewed.author().to_owned()),
+        ("check", reviewed.check()),
+        ("cost", reviewed.cost.clone()),
+        ("protected", touched.unwrap_or_default().to_owned()),
+    ];
+    let facts = facts.iter().filter(|(_, value)| !value.is_empty());
+    let facts: Vec<Value> = facts
+        .map(|(label, value)| json!([label, escape::line(value)]))
+        .collect();
+    let lines = reviewed.output.len();
+    let which = match lines < reviewed.output_lines {
+        true => format!(
+            "the last {lines} of {} lines of the check",
+            reviewed.output_lines
+        ),
+        false => "output of the check".to_owned(),
+    };
+    let request = reviewed.request.as_ref().map(|it| &it.request_id);
+    json!({"title": reviewed.title(), "subject": escape::line(&task.subject), "facts": facts,
+        "to_do": body(&task.description), "output": body(&reviewed.output.join("\n")), "which": which,
+        "summary": reviewed.summary(), "since": reviewed.since.is_some(), "request": request,
+        "work": name(reviewed.commits.as_ref())})
+}
+
+/// A row of a file.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Row {
+    Heading(usize),
+    /// A part of a line of a hunk: its bytes, and whether it begins the line.
+    Part {
+        hunk: usize,
+        line: usize,
+        from: usize,
+        to: usize,
+    },
+}
+
+/// Rows that are sent together.
+type Piece = Vec<Row>;
+
+/// Parts the rows of a file into pieces. What changes at one place stays together, if it can.
+fn pieces(file: &ChangedFile) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut piece = Piece::new();
+    let mut bytes = 0;
+    for (hunk, found) in file.hunks.iter().enumerate() {
+        let mut put = |row: Row, length: usize, is_within: bool| {
+            let factor = if is_within { FACTOR } else { 1 };
+            if piece.len() >= factor * ROWS || bytes >= factor * BYTES {
+                pieces.push(std::mem::take(&mut piece));
+                bytes = 0;
+            }
+            piece.push(row);
+            bytes += length;
+        };
+        put(Row::Heading(hunk), found.heading.len(), false);
+        let mut before = LineKind::Context;
+        for (line, it) in found.lines.iter().enumerate() {
+            let is_within = it.kind != LineKind::Context && before != LineKind::Context;
+            before = it.kind;
+            for (from, to) in parts(&it.text) {
+                let row = Row::Part {
+                    hunk,
+                    line,
+                    from,
+                    to,
+                };
+                put(row, to - from, is_within && from == 0);
+            }
+        }
+    }
+    if !piece.is_empty() {
+        pieces.push(piece);
+    }
+    pieces
+}
+
+/// Parts a text where it is long. A row ends between two characters.
+fn parts(text: &str) -> Vec<(usize, usize)> {
+    let mut parts = Vec::new();
+    let mut from = 0;
+    while text.len() - from > PART {
+        let to = text.floor_char_boundary(from + PART);
+        parts.push((from, to));
+        from = to;
+    }
+    parts.push((from, text.len()));
+    parts
+}
+
+/// Returns where a piece begins: in which hunk, and with which of its lines. A heading begins the
+/// hunk after that one.
+fn place(piece: &Piece) -> [i64; 2] {
+    let number = |it: usize| i64::try_from(it).unwrap_or(i64::MAX);
+    match piece.first() {
+        Some(Row::Heading(hunk)) => [number(*hunk) - 1, 0],
+        // What continues a line does not count it again.
+        Some(Row::Part {
+            hunk, line, from, ..
+        }) => [number(*hunk), number(*line + usize::from(*from > 0))],
+        None => [0, 0],
+    }
+}
+
+/// Returns a row as the page takes it: a heading as its text; a part of a line as sign, numbers,
+/// texts (one with colour with its class before it) and a mark: 1 for what continues a line, 2
+/// where the file ends without an end of the line.
+fn sent(file: &ChangedFile, number: usize, row: Row, colours: &mut Option<&mut Colours>) -> Value {
+    let Row::Part {
+        hunk,
+        line,
+        from,
+        to,
+    } = row
+    else {
+        let Row::Heading(hunk) = row else {
+            return Value::Null;
+        };
+        return json!(shown(&file.hunks[hunk].heading));
+    };
+    let it = &file.hunks[hunk].lines[line];
+    let is_whole = from == 0 && to == it.text.len();
+    let coloured = match colours {
+        Some(colours) if is_whole => colours.of((number, hunk), file, line),
+        _ => &[],
+    };
+    let mut texts = Vec::new();
+    let mut at = from;
+    for part in coloured {
+        let Some(text) = it.text.get(at..part.end).filter(|it| !it.is_empty()) else {
+            continue;
+        };
+        at = part.end;
+        texts.push(match part.class() {
+            0 => json!(shown(text)),
+            class => json!([class, shown(text)]),
+        });
+    }
+    if at < to {
+        texts.push(json!(shown(&it.text[at..to])));
+    }
+    let mark = match (from > 0, it.is_unended && to == it.text.len()) {
+        (true, _) => 1,
+        (false, true) => 2,
+        (false, false) => 0,
+    };
+    let kind = match it.kind {
+        LineKind::Context => 0,
+        LineKind::Added => 1,
+        LineKind::Removed => 2,
+    };
+    json!([kind, it.old, it.new, texts, mark])
+}
+
+fn send_changes(mut head: Value, changes: &Changes, mut send: impl FnMut(&Value) -> bool) {
+    let all: Vec<Vec<Piece>> = changes.files.iter().map(pieces).collect();
+    let files = changes.files.iter().zip(&all).map(|(file, pieces)| {
+        let rows: Vec<usize> = pieces.iter().map(Vec::len).collect();
+        json!({"title": file.title(), "letter": file.change.letter(), "added": file.added, "removed": file.removed,
+            "remark": file.remark(), "generated": file.generated, "rows": rows})
+    });
+    head["files"] = files.collect();
+    let notes = changes.notes.iter();
+    head["notes"] = notes.map(|note| escape::line(note)).collect();
+    if !send(&head) {
+        return;
+    }
+    let mut colours = Colours::default();
+    let mut coloured = 0;
+    for (number, (file, pieces)) in changes.files.iter().zip(&all).enumerate() {
+        for piece in pieces {
+            let wants_colours = !file.generated && coloured < COLOURED;
+            coloured += piece.len();
+            let mut colours = wants_colours.then_some(&mut colours);
+            let rows = piece
+                .iter()
+                .map(|row| sent(file, number, *row, &mut colours));
+            let rows: Vec<Value> = rows.collect();
+            if !send(&json!([place(piece), rows])) {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent_lines(diff: &str) -> Vec<Value> {
+        let changes = Changes::parse(diff, "");
+        let mut lines = Vec::new();
+        send_changes(json!({}), &changes, |line| {
+            lines.push(line.clone());
+            true
+        });
+        lines
+    }
+
+    fn added(path: &str, lines: &[String]) -> String {
+        let count = lines.len();
+        let mut diff = format!(
+            "diff --git a/{path} b/{path}\nnew file mode 100644\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1,{count} @@\n"
+        );
+        for line in lines {
+            diff += &format!("+{line}\n");
+        }
+        diff
+    }
+
+    #[test]
+    fn rows_have_numbers_classes_and_escaped_texts() {
+        let lines = [
+            "let x = 1;".to_owned(),
+            "\u{202e}\u{1b}[2J</script>".to_owned(),
+        ];
+        let sent = sent_lines(&added("a.rs", &lines));
+        assert_eq!(sent[0]["files"][0]["rows"], json!([3]));
+        assert_eq!(sent[0]["files"][0]["letter"], "A");
+        let rows = &sent[1][1];
+        assert_eq!(sent[1][0], json!([-1, 0]));
+        assert_eq!(rows[0], "@@ -0,0 +1,2 @@");
+        assert_eq!(rows[1][0], 1);
+        assert_eq!((&rows[1][1], &rows[1][2]), (&Value::Null, &json!(1)));
+        assert_eq!(rows[1][3][0], json!([5, "let"]));
+        let hostile = rows[2][3].to_string();
+        assert!(
+            hostile.contains("u{202e}") && !hostile.contains('\u{202e}'),
+            "{hostile}"
+        );
+    }
+
+    #[test]
+    fn long_lines_and_long_files_come_in_pieces_of_bounded_size() {
+        let long = format!("{}ä", "x".repeat(1 << 20));
+        let lines: Vec<String> = (0..20_000)
+            .map(|n| format!("line {n}"))
+            .chain([long])
+            .collect();
+        let sent = sent_lines(&added("a.txt", &lines));
+        let counts = sent[0]["files"][0]["rows"].as_array().unwrap().clone();
+        assert_eq!(counts.len(), sent.len() - 1);
+        let mut text = String::new();
+        let mut count = 0;
+        for (piece, rows) in sent[1..].iter().zip(&counts) {
+            let shown = piece[1].as_array().unwrap();
+            assert_eq!(json!(shown.len()), *rows);
+            assert!(shown.len() <= FACTOR * ROWS && piece.to_string().len() < 120_000);
+            count += shown
+                .iter()
+                .filter(|row| row.is_array() && row[4] != 1)
+                .count();
+            for row in shown
+                .iter()
+                .filter(|row| row.is_array() && row[2] == 20_001)
+            {
+                text += row[3][0].as_str().unwrap();
+            }
+        }
+        assert_eq!(count, 20_001);
+        assert!(text.len() == (1 << 20) + 2 && text.ends_with('ä'));
+    }
+
+    #[test]
+    fn what_changes_at_one_place_stays_in_one_piece() {
+        let mut diff = "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,250 +1,250 @@\n".to_owned();
+        diff += &" same\n".repeat(90);
+        diff += &"-old\n".repeat(70);
+        diff += &"+new\n".repeat(70);
+        diff += &" same\n".repeat(90);
+        let changes = Changes::parse(&diff, "");
+        let pieces = pieces(&changes.files[0]);
+        let lengths: Vec<usize> = pieces.iter().map(Vec::len).collect();
+        assert_eq!(lengths, [231, 90]);
+        assert_eq!(place(&pieces[1]), [0, 230]);
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused() {
+        let lines = vec!["x".repeat(1 << 20); 17];
+        let changes = Changes::parse(&added("a.txt", &lines), "");
+        let error = bounded(json!({}), changes).unwrap_err().to_string();
+        assert!(error.contains("longer than 16 MiB"), "{error}");
+    }
+}

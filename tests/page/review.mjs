@@ -4,6 +4,7 @@
 //
 // The last line has, as JSON, the longest task of the page in milliseconds while the work was shown and scrolled. Fails at an error of the page.
 
+import axe from 'axe-core';
 import { chromium } from 'playwright-core';
 
 const [, , executablePath, address, id] = process.argv;
@@ -38,6 +39,14 @@ await calc.locator('button.n').first().click();
 await page.keyboard.type('a <b>defect</b>');
 await page.getByRole('button', { name: 'Keep the comment' }).click();
 console.log('comment:', await calc.locator('.remark p').textContent());
+for (const colorScheme of ['light', 'dark']) {
+  await page.emulateMedia({ colorScheme });
+  // The policy of the page lets no script in; the driver may.
+  await page.evaluate(axe.source);
+  const { violations } = await page.evaluate(() => globalThis.axe.run('.card'));
+  const bad = violations.filter(({ impact }) => ['serious', 'critical'].includes(impact));
+  console.log(`axe, ${colorScheme}:`, bad.map(({ id, nodes }) => `${id} ${nodes[0].html.slice(0, 200)} ${nodes[0].failureSummary.slice(0, 200)}`).join() || 'nothing serious');
+}
 const long = page.locator('.change', { has: page.locator('.file-head code', { hasText: /^long\.txt$/ }) });
 await page.locator('.files a', { hasText: /^long\.txt$/ }).click();
 await long.locator('button.n').first().focus();
@@ -65,8 +74,7 @@ for (let at = 0; at < 60 && !await approve(); at += 1) {
   await page.mouse.wheel(0, 9000);
   await page.waitForTimeout(20);
 }
-if (!await approve()) await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
-await page.waitForFunction(() => !document.querySelector('[data-verdict=a]').disabled);
+if (!await approve()) await page.waitForFunction(() => !document.querySelector('[data-verdict=a]').disabled);
 console.log('at the end: enabled');
 await page.waitForTimeout(400);
 await page.locator('[name=feedback]').fill('please fix');

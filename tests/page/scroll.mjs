@@ -24,8 +24,8 @@ const first = await since();
 await page.waitForSelector('.changes .side:not([aria-busy])');
 const whole = await since();
 await page.mouse.move(700, 400);
-for (let at = 0; at < 1000; at += 1) {
-  await page.mouse.wheel(0, 2000);
+for (let at = 0; at < 5000; at += 1) {
+  await page.mouse.wheel(0, 400);
   const isEnd = await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => done(scrollY + innerHeight >= document.documentElement.scrollHeight - 2 && !document.querySelector('[data-verdict=a]').disabled))));
   if (isEnd) break;
 }

@@ -130,6 +130,8 @@ fn a_person_comments_on_lines_of_the_work_on_the_page_and_answers() {
             "made at first: some",
             "approve: disabled",
             "comment: a <b>defect</b>",
+            "axe, light: nothing serious",
+            "axe, dark: nothing serious",
             "by the keyboard: why?",
             "after a reload: 2 comments go to alice",
             "side by side: 2 comments",

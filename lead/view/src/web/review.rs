@@ -2,6 +2,9 @@
 //! first of them while the others come. The first line has the facts and the files, the others the
 //! rows of these files, in pieces. Names and lines are escaped here, as for a terminal.
 
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -18,21 +21,22 @@ use tokio::sync::mpsc;
 use super::shown::body;
 use crate::act::explained;
 use crate::review::{
-    ChangedFile, Changes, Colours, Commits, LineComment, LineKind, Reviewed, feedback, shown,
-    summary,
+    ChangedFile, Changes, Colours, Commits, DiffLine, LineComment, LineKind, Reviewed, feedback,
+    shown, summary,
 };
 
 /// The longest text of changes that a page shows, in bytes.
 const LONGEST: usize = 16 << 20;
-/// The rows and bytes from which on a piece ends where lines are the same on both sides.
-const ROWS: usize = 100;
-const BYTES: usize = 16 << 10;
-/// So many times that, it ends anywhere.
-const FACTOR: usize = 6;
+/// The rows and bytes from which on a piece ends, unless it is within lines that went and came at
+/// one place. A browser lays a piece out at once, so it is small.
+const ROWS: usize = 25;
+const BYTES: usize = 8 << 10;
+/// So many times that, it ends there too.
+const FACTOR: usize = 16;
 /// The longest part of a line in one row, in bytes.
 const PART: usize = 2000;
-/// How many lines have colours.
-const COLOURED: usize = 20_000;
+/// How long the colours of a diff are sought: lines after that have none, and do not wait.
+const COLOURING: Duration = Duration::from_secs(2);
 /// The longest comment, in bytes.
 const COMMENT: usize = 16 << 10;
 /// For so many columns the commands print.
@@ -239,10 +243,10 @@ fn pieces(file: &ChangedFile) -> Vec<Piece> {
             bytes += length;
         };
         put(Row::Heading(hunk), found.heading.len(), false);
-        let mut before = LineKind::Context;
+        let mut runs = mixed(&found.lines).into_iter().peekable();
         for (line, it) in found.lines.iter().enumerate() {
-            let is_within = it.kind != LineKind::Context && before != LineKind::Context;
-            before = it.kind;
+            runs.next_if(|run| run.end <= line);
+            let is_within = runs.peek().is_some_and(|run| run.start < line);
             for (from, to) in parts(&it.text) {
                 let row = Row::Part {
                     hunk,
@@ -260,12 +264,33 @@ fn pieces(file: &ChangedFile) -> Vec<Piece> {
     pieces
 }
 
+/// Finds the runs of lines in which some went and some came: side by side, they are beside each
+/// other.
+fn mixed(lines: &[DiffLine]) -> Vec<Range<usize>> {
+    let mut runs = Vec::new();
+    let mut at = 0;
+    for run in lines.chunk_by(|a, b| is_changed(a) == is_changed(b)) {
+        let has = |kind| run.iter().any(|it| it.kind == kind);
+        if has(LineKind::Added) && has(LineKind::Removed) {
+            runs.push(at..at + run.len());
+        }
+        at += run.len();
+    }
+    runs
+}
+
+fn is_changed(line: &DiffLine) -> bool {
+    line.kind != LineKind::Context
+}
+
 /// Parts a text where it is long. A row ends between two characters.
 fn parts(text: &str) -> Vec<(usize, usize)> {
     let mut parts = Vec::new();
     let mut from = 0;
     while text.len() - from > PART {
-        let to = text.floor_char_boundary(from + PART);
+        let ends = from + 1..=from + PART;
+        let to = ends.rev().find(|to| text.is_char_boundary(*to));
+        let to = to.unwrap_or(text.len());
         parts.push((from, to));
         from = to;
     }
@@ -351,16 +376,17 @@ fn send_changes(mut head: Value, changes: &Changes, mut send: impl FnMut(&Value)
         return;
     }
     let mut colours = Colours::default();
-    let mut coloured = 0;
+    let mut taken = Duration::ZERO;
     for (number, (file, pieces)) in changes.files.iter().zip(&all).enumerate() {
         for piece in pieces {
-            let wants_colours = !file.generated && coloured < COLOURED;
-            coloured += piece.len();
+            let wants_colours = !file.generated && taken < COLOURING;
+            let began = Instant::now();
             let mut colours = wants_colours.then_some(&mut colours);
             let rows = piece
                 .iter()
                 .map(|row| sent(file, number, *row, &mut colours));
             let rows: Vec<Value> = rows.collect();
+            taken += began.elapsed();
             if !send(&json!([place(piece), rows])) {
                 return;
             }
@@ -430,7 +456,7 @@ mod tests {
         for (piece, rows) in sent[1..].iter().zip(&counts) {
             let shown = piece[1].as_array().unwrap();
             assert_eq!(json!(shown.len()), *rows);
-            assert!(shown.len() <= FACTOR * ROWS && piece.to_string().len() < 120_000);
+            assert!(shown.len() <= ROWS && piece.to_string().len() < 120_000);
             count += shown
                 .iter()
                 .filter(|row| row.is_array() && row[4] != 1)
@@ -456,8 +482,8 @@ mod tests {
         let changes = Changes::parse(&diff, "");
         let pieces = pieces(&changes.files[0]);
         let lengths: Vec<usize> = pieces.iter().map(Vec::len).collect();
-        assert_eq!(lengths, [231, 90]);
-        assert_eq!(place(&pieces[1]), [0, 230]);
+        assert_eq!(lengths, [25, 25, 25, 156, 25, 25, 25, 15]);
+        assert_eq!(place(&pieces[3]), [0, 74]);
     }
 
     #[test]

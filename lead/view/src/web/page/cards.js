@@ -83,7 +83,7 @@ export function card(request, isWhole, state) {
     return verdicts(request, work || body, said, comments);
   };
   const tooLong = !request.whole && h('p.bad', {}, `The text is too long for a page: \`teamctl plans ${request.id}\` shows all of it.`);
-  return h('article.card', { 'aria-label': `${request.kind} of ${request.member}`, 'data-request': request.id },
+  return h(`article.card${work ? '.work-of' : ''}`, { 'aria-label': `${request.kind} of ${request.member}`, 'data-request': request.id },
     h('div.top', {}, h('a.name', { href: `#/teammate/${request.member}` }, request.member), h('span.need', {}, request.kind), h('span.dim', {}, age(request.since), ' ago'),
       h('a.id.right', { href: place, 'data-item': '' }, request.id)),
     body, tooLong, work, h(`div.acts${work ? '.answer' : ''}`, {}, acts(), said));

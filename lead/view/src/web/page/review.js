@@ -14,6 +14,8 @@ const ROW = 20;
 const NEAR = 1200;
 const KIND = ['same', 'ins', 'del'];
 const SIGN = [' ', '+', '-'];
+/** The columns of a number. */
+const DIGITS = 6;
 
 /** What is to be made, the nearest first, and what makes it. */
 class Builder {
@@ -35,13 +37,18 @@ class Builder {
   }
 
   plan(which, later) {
-    if (this.planned.has(which) || ![...this[which]].some((piece) => piece.isShown())) return;
+    if (this.planned.has(which) || !this.hasSome(this[which])) return;
     this.planned.add(which);
     later(() => {
       this.planned.delete(which);
       this.make(this[which]);
       this.plan(which, later);
     });
+  }
+
+  hasSome(pieces) {
+    for (const piece of pieces) if (piece.isShown()) return true;
+    return false;
   }
 
   make(pieces) {
@@ -137,30 +144,27 @@ class Piece {
   }
 
   half(one, side) {
-    if (!one) return [h('span.n.none'), h('span.code.none')];
+    if (!one) return [h('span.none')];
     const { row } = one;
-    const kind = KIND[row[0]];
-    const number = this.number(one, row[side]);
-    number.classList.add(kind);
-    const code = this.code(row);
-    code.classList.add(kind);
-    return [number, code];
+    return [h(`div.half.${KIND[row[0]]}`, {}, this.number(one, row[side]), this.code(row))];
   }
 
-  /** The numbers of a line; where comments are possible, they open the form of one. */
+  /** The numbers of a line and its sign; where comments are possible, they open the form of one. */
   number({ row, place }, ...numbers) {
-    const shown = row[4] === 1 ? '↳' : numbers;
+    const isMore = row[4] === 1;
+    const shown = numbers.map((number) => String(isMore ? '' : number ?? '').padStart(DIGITS));
+    const text = `${shown.join('')} ${isMore ? '↳' : SIGN[row[0]]} `;
     const { comments } = this.side.view;
-    const cells = Array.isArray(shown) ? shown.map((number) => h('span', {}, number === null ? '' : String(number))) : h('span', {}, shown);
-    if (!comments || row[4] === 1) return h('span.n', {}, cells);
-    const button = h('button.n', { type: 'button', tabindex: this.file.hasFirst ? -1 : 0, title: 'Comment on this line (c)' }, cells);
+    if (!comments || isMore) return h('span.n', {}, text);
+    const button = h('button.n', { type: 'button', tabindex: this.file.hasFirst ? -1 : 0 }, text);
     this.file.hasFirst = true;
     button.place = place;
+    button.kind = row[0];
     return button;
   }
 
-  code([kind, , , all, mark]) {
-    return h('span.code', { 'data-sign': mark === 1 ? ' ' : SIGN[kind] }, texts(all), mark === 2 && h('span.unended', { title: 'the file ends here, without an end of the line' }, ' ⏎̸'));
+  code([, , , all, mark]) {
+    return h('span.code', {}, texts(all), mark === 2 && h('span.unended', { title: 'the file ends here, without an end of the line' }, ' ⏎̸'));
   }
 
   put(element, ...lines) {
@@ -191,7 +195,7 @@ class File {
     };
     this.pieces = rows.map((count, at) => new Piece(this, at, count));
     this.body.append(...this.pieces.map((piece) => piece.element));
-    if (!rows.length) this.body.append(h('p.dim.none', {}, remark ? `no line of it is shown: ${remark}` : 'no line of it has changed'));
+    if (!rows.length) this.body.append(h('p.dim.none', {}, remark.includes('binary') ? 'git shows no lines of it' : 'no line of it has changed'));
     this.element = h('article.change', { 'aria-label': title }, this.head, this.body);
   }
 
@@ -253,6 +257,10 @@ class Side {
     this.view.builder.rest.add(piece);
   }
 }
+
+/** The number of a line: of two, the new one. */
+const nameOf = (number) => /\d+(?=\D*$)/.exec(number.textContent)[0];
+const rowOf = (number) => number.closest('.line');
 
 class View {
   constructor(of, { comments, hasFacts }) {
@@ -320,8 +328,8 @@ class View {
     const number = event.target.closest?.('button.n');
     if (!number) return;
     const code = number.nextElementSibling;
-    const word = { '+': 'added', '-': 'removed' }[code.dataset.sign] ?? 'line';
-    number.setAttribute('aria-label', `${word} ${number.innerText.trim().split(/\s+/).at(-1)}: ${code.textContent.slice(0, 400)}. Comment`);
+    const word = ['line', 'added', 'removed'][number.kind];
+    number.setAttribute('aria-label', `${word} ${nameOf(number)}: ${code.textContent.slice(0, 400)}. Comment`);
   }
 
   key(event) {
@@ -336,8 +344,8 @@ class View {
 
   move(number, by) {
     const step = by > 0 ? 'nextElementSibling' : 'previousElementSibling';
-    const isSecond = number.parentElement.querySelectorAll('button.n')[1] === number;
-    let row = number.parentElement;
+    let row = rowOf(number);
+    const isSecond = row.querySelectorAll('button.n')[1] === number;
     let next = null;
     while (row && !next) {
       const piece = row.parentElement;
@@ -368,13 +376,13 @@ class View {
   /** Opens the form of a comment under a line. */
   write(number) {
     const { place } = number;
-    const row = number.parentElement;
+    const row = rowOf(number);
     const is = (element) => element?.place && element.place.line === place.line && element.place.hunk === place.hunk;
     let at = row;
     while (at.nextElementSibling?.matches('.remark') && !is(at.nextElementSibling)) at = at.nextElementSibling;
     const before = is(at.nextElementSibling) ? at.nextElementSibling : null;
     if (before?.matches('form')) return void before.elements.text.focus();
-    const name = number.innerText.trim().split(/\s+/).at(-1);
+    const name = nameOf(number);
     const text = h('textarea', { name: 'text', rows: 2, maxlength: 8000, placeholder: 'what is to change', 'aria-label': `Comment on line ${name}` });
     text.value = before ? this.comments.on(place).text : '';
     const close = (said) => {

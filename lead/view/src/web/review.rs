@@ -376,6 +376,7 @@ fn send_changes(mut head: Value, changes: &Changes, mut send: impl FnMut(&Value)
         return;
     }
     let mut colours = Colours::default();
+    colours.turn_on();
     let mut taken = Duration::ZERO;
     for (number, (file, pieces)) in changes.files.iter().zip(&all).enumerate() {
         for piece in pieces {

@@ -35,8 +35,10 @@ const BYTES: usize = 8 << 10;
 const FACTOR: usize = 16;
 /// The longest part of a line in one row, in bytes.
 const PART: usize = 2000;
-/// How long the colours of a diff are sought: lines after that have none, and do not wait.
+/// How long the colours of a diff, and of one file of it, are sought: lines after that have none,
+/// and do not wait.
 const COLOURING: Duration = Duration::from_secs(2);
+const COLOURING_FILE: Duration = Duration::from_millis(500);
 /// The longest comment, in bytes.
 const COMMENT: usize = 16 << 10;
 /// For so many columns the commands print.
@@ -264,6 +266,14 @@ fn pieces(file: &ChangedFile) -> Vec<Piece> {
     pieces
 }
 
+/// Returns how many digits the longest number of a line has.
+fn digits(file: &ChangedFile) -> usize {
+    let last = file.hunks.last().map(|hunk| hunk.lines.as_slice());
+    let numbers = last.unwrap_or_default().iter();
+    let longest = numbers.filter_map(|it| it.old.max(it.new)).max();
+    longest.unwrap_or(0).to_string().len()
+}
+
 /// Finds the runs of lines in which some went and some came: side by side, they are beside each
 /// other.
 fn mixed(lines: &[DiffLine]) -> Vec<Range<usize>> {
@@ -367,7 +377,7 @@ fn send_changes(mut head: Value, changes: &Changes, mut send: impl FnMut(&Value)
     let files = changes.files.iter().zip(&all).map(|(file, pieces)| {
         let rows: Vec<usize> = pieces.iter().map(Vec::len).collect();
         json!({"title": file.title(), "letter": file.change.letter(), "added": file.added, "removed": file.removed,
-            "remark": file.remark(), "generated": file.generated, "rows": rows})
+            "remark": file.remark(), "generated": file.generated, "digits": digits(file), "rows": rows})
     });
     head["files"] = files.collect();
     let notes = changes.notes.iter();
@@ -379,8 +389,9 @@ fn send_changes(mut head: Value, changes: &Changes, mut send: impl FnMut(&Value)
     colours.turn_on();
     let mut taken = Duration::ZERO;
     for (number, (file, pieces)) in changes.files.iter().zip(&all).enumerate() {
+        let of_file = (taken + COLOURING_FILE).min(COLOURING);
         for piece in pieces {
-            let wants_colours = !file.generated && taken < COLOURING;
+            let wants_colours = !file.generated && taken < of_file;
             let began = Instant::now();
             let mut colours = wants_colours.then_some(&mut colours);
             let rows = piece
@@ -429,6 +440,7 @@ mod tests {
         let sent = sent_lines(&added("a.rs", &lines));
         assert_eq!(sent[0]["files"][0]["rows"], json!([3]));
         assert_eq!(sent[0]["files"][0]["letter"], "A");
+        assert_eq!(sent[0]["files"][0]["digits"], 1);
         let rows = &sent[1][1];
         assert_eq!(sent[1][0], json!([-1, 0]));
         assert_eq!(rows[0], "@@ -0,0 +1,2 @@");

@@ -14,8 +14,6 @@ const ROW = 20;
 const NEAR = 1200;
 const KIND = ['same', 'ins', 'del'];
 const SIGN = [' ', '+', '-'];
-/** The columns of a number. */
-const DIGITS = 6;
 
 /** What is to be made, the nearest first, and what makes it. */
 class Builder {
@@ -152,7 +150,7 @@ class Piece {
   /** The numbers of a line and its sign; where comments are possible, they open the form of one. */
   number({ row, place }, ...numbers) {
     const isMore = row[4] === 1;
-    const shown = numbers.map((number) => String(isMore ? '' : number ?? '').padStart(DIGITS));
+    const shown = numbers.map((number) => String(isMore ? '' : number ?? '').padStart(this.file.columns));
     const text = `${shown.join('')} ${isMore ? '↳' : SIGN[row[0]]} `;
     const { comments } = this.side.view;
     if (!comments || isMore) return h('span.n', {}, text);
@@ -182,9 +180,12 @@ class Piece {
 
 /** A file: its heading, which folds it, and its rows. */
 class File {
-  constructor(side, number, { title, letter, added, removed, remark, generated, rows }) {
+  constructor(side, number, { title, letter, added, removed, remark, generated, digits, rows }) {
     [this.side, this.number, this.title] = [side, number, title];
     this.body = h('div.body', { hidden: generated });
+    // A number has a blank before it.
+    this.columns = Math.max(digits, 3) + 1;
+    this.body.style.setProperty('--number', `${this.columns}ch`);
     const folded = h('span.dim', { hidden: !generated }, 'folded: show it');
     this.head = h('button.file-head', { type: 'button', 'aria-expanded': String(!generated), onclick: () => this.fold() }, h(`b.letter.${letter}`, {}, letter), h('code', {}, title), remark && h('span.dim', {}, remark), h('span.counts', {}, counts(added, removed)), folded);
     this.fold = () => {
@@ -201,9 +202,23 @@ class File {
 
   go() {
     if (this.body.hidden) this.fold();
-    this.element.scrollIntoView({ block: 'start' });
     this.head.focus({ preventScroll: true });
+    stay(this.element);
   }
+}
+
+/** Scrolls to an element, and stays there while rows above it get their true height, until the person scrolls. */
+function stay(element) {
+  let frames = 40;
+  const leave = () => { frames = 0; };
+  for (const kind of ['wheel', 'touchstart', 'pointerdown', 'keydown']) addEventListener(kind, leave, { once: true, passive: true });
+  const step = () => {
+    if (frames <= 0) return;
+    element.scrollIntoView({ block: 'start' });
+    frames -= 1;
+    requestAnimationFrame(step);
+  };
+  step();
 }
 
 const counts = (added, removed) => [h('span.work', {}, `+${added}`), ' ', h('span.bad', {}, `−${removed}`)];

@@ -113,6 +113,18 @@ impl Page {
         serde_json::from_str(&answer.body).unwrap()
     }
 
+    /// Returns what was changed: the facts and files, and then the pieces of rows.
+    fn changes(&self, query: &str) -> Vec<Value> {
+        let answer = self.get(&format!("/diff?{query}"));
+        assert_eq!(answer.code, 200, "{}", answer.body);
+        // Its parts come in chunks, each with its length before it.
+        let lines = answer.body.lines();
+        let lines = lines.filter(|line| line.starts_with(['{', '[']));
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
     /// Follows a view: each event, merged into what came before, until it fits.
     fn follow(&self, query: &str, mut then: impl FnMut(), fits: impl Fn(&Value) -> bool) {
         let mut stream = self.connect();

@@ -206,6 +206,10 @@ fn read_only_refuses_every_order_and_shows_what_was_changed() {
             "answer",
             json!({"id": "ffffffff", "approve": true, "feedback": ""}),
         ),
+        (
+            "review",
+            json!({"id": "ffffffff", "approve": true, "feedback": "", "work": "", "comments": []}),
+        ),
         ("send", json!({"to": "ana", "text": "x"})),
         ("add_task", json!({"subject": "x"})),
         ("edit_task", json!({"id": 1, "subject": "x"})),
@@ -224,6 +228,6 @@ fn read_only_refuses_every_order_and_shows_what_was_changed() {
     assert_eq!(members.as_array().unwrap().len(), 1, "{members}");
     assert_eq!(team.status("ana"), "idle");
     assert_eq!(team.json(["task", "list", "--all"]), json!([]));
-    let diff: Value = serde_json::from_str(&page.get("/diff?of=ana").body).unwrap();
+    let diff = &page.changes("of=ana")[0];
     assert!(diff["error"].as_str().unwrap().contains("ana"), "{diff}");
 }

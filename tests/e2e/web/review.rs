@@ -43,24 +43,11 @@ fn reviewed(team: &Team, number: u64) -> String {
     requests[0]["request_id"].as_str().unwrap().to_owned()
 }
 
-fn lines(page: &Page, query: &str) -> Vec<Value> {
-    let answer = page.get(&format!("/diff?{query}"));
-    assert_eq!(answer.code, 200, "{}", answer.body);
-    // Its parts come in chunks, each with its length before it.
-    let lines = answer
-        .body
-        .lines()
-        .filter(|line| line.starts_with(['{', '[']));
-    lines
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
-}
-
 #[test]
 fn a_person_comments_on_lines_of_the_work_on_the_page_and_answers() {
     let (team, id) = submitted(WORK);
     let page = Page::of(&team, &[]);
-    let sent = lines(&page, "of=1");
+    let sent = page.changes("of=1");
     assert!(sent.iter().all(is_harmless), "{}", sent[0]);
     let titles = sent[0]["files"].as_array().unwrap().iter();
     let titles: Vec<String> = titles
@@ -153,7 +140,7 @@ fn a_person_comments_on_lines_of_the_work_on_the_page_and_answers() {
     team.teamctl(["send", "alice", &fix]).ok();
     team.write("go", "");
     reviewed(&team, 2);
-    let since = lines(&page, "of=1&since=1");
+    let since = page.changes("of=1&since=1");
     assert_eq!(since[0]["summary"], "1 file, +1 -1");
     assert!(
         since[1].to_string().contains("+ 1") || since[1].to_string().contains("a "),
@@ -161,13 +148,13 @@ fn a_person_comments_on_lines_of_the_work_on_the_page_and_answers() {
         since[1]
     );
     // What a teammate has that is not submitted is read the same way.
-    let own = lines(&page, "of=alice");
+    let own = page.changes("of=alice");
     assert!(
         own[0]["files"].is_array() && own[0]["facts"].is_null(),
         "{}",
         own[0]
     );
-    let nothing = lines(&page, "of=7");
+    let nothing = page.changes("of=7");
     assert!(
         nothing[0]["error"]
             .as_str()
@@ -190,7 +177,7 @@ fn a_diff_that_is_too_long_for_a_page_or_for_all_is_refused() {
     ] {
         let (team, _) = submitted(&work(count));
         let page = Page::of(&team, &[]);
-        let sent = lines(&page, "of=1");
+        let sent = page.changes("of=1");
         let error = sent[0]["error"].as_str().unwrap_or_default();
         assert!(sent.len() == 1 && error.contains(why), "{}", sent[0]);
     }

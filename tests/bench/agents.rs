@@ -1,7 +1,7 @@
 //! What a teammate costs whose mind is an agent of others, beside the same agent that is started
 //! and written to by hand.
 //!
-//! With the stub of Claude Code, and with Claude Code and Codex themselves where they are found
+//! With the stubs of Claude Code and of an agent by ACP, and with Claude Code and Codex themselves where they are found
 //! (`TEAM_REAL_CLAUDE`, else `claude` in `PATH`, and `TEAM_REAL_CODEX`, else `codex`), which then
 //! ask a fake service. A request is what the stub is told to make: it opens a pipe.
 
@@ -47,10 +47,13 @@ pub(crate) struct Subject {
 /// Measures all agents that there are.
 pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
     if in_path("python3").is_none() {
-        println!("note: the stub of Claude Code needs python3");
+        println!("note: the stubs of agents need python3");
         return Vec::new();
     }
-    let mut figures = Subject::stub().measure(effort);
+    let claude = include_str!("../fixtures/claude-stub.py");
+    let acp = include_str!("../fixtures/acp-stub.py");
+    let mut figures = Subject::stub(("stub", "claude"), claude, &[]).measure(effort);
+    figures.extend(Subject::stub(("stub by ACP", "opencode"), acp, &["acp"]).measure(effort));
     for (name, agent, variable, flags) in [
         ("Claude Code", "claude", "TEAM_REAL_CLAUDE", [].as_slice()),
         (
@@ -82,9 +85,13 @@ fn in_path(program: &str) -> Option<PathBuf> {
 }
 
 impl Subject {
-    fn stub() -> Self {
+    fn stub(
+        (name, agent): (&'static str, &'static str),
+        program: &str,
+        arguments: &[&str],
+    ) -> Self {
         let team = Team::new().with("ANTHROPIC_API_KEY", KEY);
-        team.write("stub.py", include_str!("../fixtures/claude-stub.py"));
+        team.write("stub.py", program);
         team.write("orders.py", include_str!("../fixtures/orders.py"));
         let stub = team.root().join("stub.py");
         let pipe = team.root().join("requests");
@@ -97,10 +104,11 @@ impl Subject {
                 let_pass(Duration::from_millis(5));
             }
         });
-        let command = vec!["python3".to_owned(), stub.to_str().unwrap().to_owned()];
+        let mut command = vec!["python3".to_owned(), stub.to_str().unwrap().to_owned()];
+        command.extend(arguments.iter().map(|it| (*it).to_owned()));
         Self {
-            name: "stub",
-            agent: "claude",
+            name,
+            agent,
             flags: &[],
             team,
             command,
@@ -144,9 +152,10 @@ impl Subject {
     fn started(self) -> Self {
         let command = json!(self.command);
         let agent = self.agent;
+        let protocol = if agent == "opencode" { "acp" } else { agent };
         self.team.write(
             "team.toml",
-            &format!("[agents.{agent}]\ncommand = {command}\nprotocol = '{agent}'\n"),
+            &format!("[agents.{agent}]\ncommand = {command}\nprotocol = '{protocol}'\n"),
         );
         self.team.trust();
         self.team.teamd(["start"]).ok();

@@ -1,6 +1,7 @@
 //! An agent that is started by hand, without a team: what a teammate is measured against.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -11,14 +12,23 @@ use uuid::Uuid;
 use crate::agents::Subject;
 use crate::support::PATIENCE;
 
+/// The id of each prompt by ACP.
+const PROMPT: u32 = 4;
+
 /// The agent.
 pub(crate) struct Hand {
     child: Child,
     stdin: Arc<Mutex<ChildStdin>>,
     /// What it has said, but for its questions, which are answered at once.
     said: Receiver<Value>,
-    /// The thread of Codex.
-    thread: Option<Value>,
+    /// Its conversation, where it has a name.
+    thread: Option<Thread>,
+}
+
+/// The name of a conversation, by the protocol.
+enum Thread {
+    Codex(Value),
+    Acp(Value),
 }
 
 impl Hand {
@@ -33,10 +43,17 @@ impl Hand {
             .current_dir(subject.team.root())
             .env("CLAUDE_CONFIG_DIR", &state)
             .env("CODEX_HOME", &state);
-        if subject.agent == "codex" {
-            Self::codex(&mut command)
-        } else {
-            Self::claude(&mut command)
+        match subject.agent {
+            "codex" => Self::codex(&mut command),
+            "opencode" => {
+                // By hand there are no team tools.
+                std::fs::File::create(state.join("abilities"))
+                    .and_then(|mut file| file.write_all(b"resume load toolless"))
+                    .unwrap();
+                command.env("TEAM_AGENT_STATE", &state).current_dir(&state);
+                Self::acp(&mut command, &state)
+            }
+            _ => Self::claude(&mut command),
         }
     }
 
@@ -103,7 +120,26 @@ impl Hand {
         let params =
             json!({"sandbox": "danger-full-access", "approvalPolicy": "never", "model": "fake"});
         hand.write(&json!({"id": 2, "method": "thread/start", "params": params}));
-        hand.thread = Some(hand.until(|frame| frame["id"] == 2)["result"]["thread"]["id"].clone());
+        let begun = hand.until(|frame| frame["id"] == 2);
+        hand.thread = Some(Thread::Codex(begun["result"]["thread"]["id"].clone()));
+        hand
+    }
+
+    fn acp(command: &mut Command, directory: &Path) -> Self {
+        let mut hand = Self::of(command);
+        let call = |id: u32, method: &str, params: Value| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        let able = json!({"protocolVersion": 1, "clientCapabilities": {}});
+        hand.write(&call(1, "initialize", able));
+        hand.until(|frame| frame["id"] == 1);
+        let server =
+            json!({"type": "http", "name": "team", "url": "http://127.0.0.1:9", "headers": []});
+        let params = json!({"cwd": directory, "mcpServers": [server]});
+        hand.write(&call(2, "session/new", params));
+        let session = hand.until(|frame| frame["id"] == 2)["result"]["sessionId"].clone();
+        let mode = json!({"sessionId": session, "modeId": "default"});
+        hand.write(&call(3, "session/set_mode", mode));
+        hand.until(|frame| frame["id"] == 3);
+        hand.thread = Some(Thread::Acp(session));
         hand
     }
 
@@ -144,7 +180,11 @@ impl Hand {
     pub(crate) fn say(&self, text: &str) {
         let content = json!([{"type": "text", "text": text}]);
         self.write(&match &self.thread {
-            Some(thread) => {
+            Some(Thread::Acp(session)) => {
+                let params = json!({"sessionId": session, "prompt": content});
+                json!({"jsonrpc": "2.0", "id": PROMPT, "method": "session/prompt", "params": params})
+            }
+            Some(Thread::Codex(thread)) => {
                 let sandbox = json!({"type": "externalSandbox", "networkAccess": "enabled"});
                 let params = json!({"threadId": thread, "input": content, "approvalPolicy": "never", "sandboxPolicy": sandbox});
                 json!({"id": 3, "method": "turn/start", "params": params})
@@ -158,7 +198,10 @@ impl Hand {
 
     /// Waits for the end of its turn.
     pub(crate) fn until_the_end_of_the_turn(&self) {
-        self.until(|frame| frame["type"] == "result" || frame["method"] == "turn/completed");
+        self.until(|frame| {
+            let by_acp = frame["id"] == PROMPT && frame["result"]["stopReason"].is_string();
+            by_acp || frame["type"] == "result" || frame["method"] == "turn/completed"
+        });
     }
 
     fn write(&self, frame: &Value) {

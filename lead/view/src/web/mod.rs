@@ -106,6 +106,8 @@ struct Hub<'d> {
     /// Whether the daemon runs, as far as is known.
     has_daemon: bool,
     read_at: Instant,
+    /// Whether a file has changed since: what is asked meanwhile does not make that forgotten.
+    has_changed: bool,
     /// When one of these is another by the time alone, in seconds since 1970.
     changes_at: Option<f64>,
     /// The views that were made since: many pages may show the same.
@@ -131,6 +133,7 @@ impl<'d> Hub<'d> {
             codes: ShownCodes::default(),
             has_daemon,
             read_at,
+            has_changed: false,
             changes_at: None,
             made: Vec::new(),
         })
@@ -179,17 +182,19 @@ impl<'d> Hub<'d> {
                 None => std::future::pending().await,
             }
         };
-        if !self.files.is_behind() {
+        if !self.has_changed && !self.files.is_behind() {
             tokio::select! {
                 () = self.files.changed() => {}
                 () = by_itself => {}
             }
+            self.has_changed = true;
         }
         tokio::time::sleep(FRAME.saturating_sub(self.read_at.elapsed())).await;
     }
 
     fn read(&mut self) -> Option<RunningAction<'d>> {
         self.forget();
+        self.has_changed = false;
         let has_socket = self.files.read(self.has_daemon);
         self.files.catch_up();
         self.read_at = Instant::now();

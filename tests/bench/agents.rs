@@ -91,9 +91,9 @@ impl Subject {
         arguments: &[&str],
     ) -> Self {
         let team = Team::new().with("ANTHROPIC_API_KEY", KEY);
-        team.write("stub.py", program);
+        team.write("agent-stub.py", program);
         team.write("orders.py", include_str!("../fixtures/orders.py"));
-        let stub = team.root().join("stub.py");
+        let stub = team.root().join("agent-stub.py");
         let pipe = team.root().join("requests");
         nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).unwrap();
         let (asks, requests) = channel();

@@ -6,19 +6,20 @@ use crate::support::Team;
 use crate::support::terminal::Terminal;
 use crate::support::user::User;
 
-const SUBMIT: &str = "/task_update {\"task_id\": 1, \"status\": \"completed\"}";
+pub(crate) const SUBMIT: &str = "/task_update {\"task_id\": 1, \"status\": \"completed\"}";
 /// A name of a file that would clear the screen, and end its line.
 const HOSTILE: &str = "a\\nb\\u{1b}[2J<b>";
 
-fn reviewed(team: &Team, number: u64) {
+/// Waits for a review of task 1.
+pub(crate) fn reviewed(team: &Team, number: u64) {
     team.until("the review", || {
         let submission = &task(team, 1)["submission"];
         submission["stage"] == "reviewing" && submission["number"] == number
     });
 }
 
-/// A team in which work with a defect waits for a review.
-fn submitted() -> Team {
+/// A team in which work in a checkout waits for a review: what this command has made.
+pub(crate) fn submitted_by(work: &str) -> Team {
     let team = team(
         User::at_hand()[0],
         "[work]\ncheck = \"echo all is well\"\n",
@@ -26,14 +27,44 @@ fn submitted() -> Team {
     );
     team.teamctl(["spawn", "alice", "--checkout"]).ok();
     add(&team, &["sum up", "--review", "person"]);
-    let work = "echo 'fn total(a: u32) -> u32 { a - 1 }' > calc.rs; seq 60 > long.txt; seq 90 > x.lock; \
-                echo x > $'a\\nb\\x1b[2J<b>'; git add .; git commit -qm work";
     team.does(
         "alice",
         &format!("/claim_task {{\"task_id\": 1}}\n/bash {work}\n{SUBMIT}"),
     );
     reviewed(&team, 1);
     team
+}
+
+/// A team in which work with a defect waits for a review.
+fn submitted() -> Team {
+    submitted_by(
+        "echo 'fn total(a: u32) -> u32 { a - 1 }' > calc.rs; seq 60 > long.txt; seq 90 > x.lock; \
+         echo x > $'a\\nb\\x1b[2J<b>'; git add .; git commit -qm work",
+    )
+}
+
+/// Keeps the author busy until there is a file: one that waits for nothing would be reminded of
+/// rejected work, and lose it.
+fn keep_busy(team: &Team) {
+    let go = team.root().join("go");
+    let busy = format!("/bash until [ -e {} ]; do sleep 0.02; done", go.display());
+    team.teamctl(["send", "alice", &busy]).ok();
+}
+
+/// Waits until the author is told of the defect, and has it submit the work without that.
+fn is_told_and_submits_again(team: &Team) {
+    team.until("the feedback", || {
+        let inbox = team.inbox("alice");
+        inbox.iter().any(|it| {
+            let text = it.to_string();
+            text.contains("calc.rs:1: off by one") && text.contains("> +fn total(a: u32)")
+        })
+    });
+    let fix = "sed -i 's/- 1/+ 1/' calc.rs; git commit -qam fix";
+    let fix = format!("/bash {fix}\n{SUBMIT}");
+    team.teamctl(["send", "alice", &fix]).ok();
+    team.write("go", "");
+    reviewed(team, 2);
 }
 
 #[test]
@@ -57,25 +88,10 @@ fn the_whole_work_is_seen_before_it_is_approved_and_comments_reach_the_author() 
     });
     small.press("jjcoff by one\r");
     small.until_screen("the comment", |screen| screen.contains("» off by one"));
-    // A teammate that waits for nothing would be reminded of rejected work, and lose it.
-    let go = team.root().join("go");
-    let busy = format!("/bash until [ -e {} ]; do sleep 0.02; done", go.display());
-    team.teamctl(["send", "alice", &busy]).ok();
+    keep_busy(&team);
     small.press("rplease fix\r");
     assert_eq!(small.finish(), Some(0));
-    team.until("the feedback", || {
-        let inbox = team.inbox("alice");
-        inbox.iter().any(|it| {
-            let text = it.to_string();
-            text.contains("calc.rs:1: off by one") && text.contains("> +fn total(a: u32)")
-        })
-    });
-
-    let fix = "sed -i 's/- 1/+ 1/' calc.rs; git commit -qam fix";
-    let fix = format!("/bash {fix}\n{SUBMIT}");
-    team.teamctl(["send", "alice", &fix]).ok();
-    team.write("go", "");
-    reviewed(&team, 2);
+    is_told_and_submits_again(&team);
     let mut large = Terminal::teamctl_at(&team, &["review", "alice"], (200, 50));
     large.until_screen("the work", |screen| screen.contains("submission 2"));
     large.press("N");
@@ -157,26 +173,12 @@ fn top_opens_the_review_and_takes_comments_and_the_answer() {
     });
     top.press("coff by one\r");
     top.until_screen("the comment", |screen| screen.contains("» off by one"));
-    let go = team.root().join("go");
-    let busy = format!("/bash until [ -e {} ]; do sleep 0.02; done", go.display());
-    team.teamctl(["send", "alice", &busy]).ok();
+    keep_busy(&team);
     top.press("rplease fix\r");
     top.until_screen("the end of it", |screen| {
         screen.contains("is rejected") && screen.contains("No request is pending")
     });
-    team.until("the feedback", || {
-        let inbox = team.inbox("alice");
-        inbox.iter().any(|it| {
-            let text = it.to_string();
-            text.contains("calc.rs:1: off by one") && text.contains("> +fn total(a: u32)")
-        })
-    });
-
-    let fix = "sed -i 's/- 1/+ 1/' calc.rs; git commit -qam fix";
-    team.teamctl(["send", "alice", &format!("/bash {fix}\n{SUBMIT}")])
-        .ok();
-    team.write("go", "");
-    reviewed(&team, 2);
+    is_told_and_submits_again(&team);
     top.until_screen("the next one", |screen| screen.contains("⏎ review"));
     top.resize((200, 50));
     // From its task.

@@ -86,6 +86,7 @@ impl TeamPath {
             Self::transcript_torn(name),
             log.with_suffix(OLDER_LOG),
             log,
+            Self::command_log(name),
         ];
         if *name == Name::lead() {
             own.into()

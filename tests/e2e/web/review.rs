@@ -3,12 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{Page, is_harmless};
-use crate::checkouts::{add, task, team};
+use crate::checkouts::task;
+use crate::review::{SUBMIT, reviewed, submitted_by};
 use crate::support::Team;
 use crate::support::browser::drive;
-use crate::support::user::User;
 
-const SUBMIT: &str = "/task_update {\"task_id\": 1, \"status\": \"completed\"}";
 /// Work with a defect, generated and binary files, one that has moved, names and lines that would
 /// be markup or turn a text round, a line of a megabyte, and 20,000 lines.
 const WORK: &str = "echo 'fn total(a: u32) -> u32 { a - 1 }' > calc.rs; seq 90 > x.lock; \
@@ -18,27 +17,12 @@ const WORK: &str = "echo 'fn total(a: u32) -> u32 { a - 1 }' > calc.rs; seq 90 >
     git add .; git commit -qm work";
 
 fn submitted(work: &str) -> (Team, String) {
-    let team = team(
-        User::at_hand()[0],
-        "[work]\ncheck = \"echo all is well\"\n",
-        "",
-    );
-    team.teamctl(["spawn", "alice", "--checkout"]).ok();
-    add(&team, &["sum up", "--review", "person"]);
-    team.does(
-        "alice",
-        &format!("/claim_task {{\"task_id\": 1}}\n/bash {work}\n{SUBMIT}"),
-    );
-    let id = reviewed(&team, 1);
+    let team = submitted_by(work);
+    let id = id_of_review(&team);
     (team, id)
 }
 
-/// Waits for a review, and returns its id.
-fn reviewed(team: &Team, number: u64) -> String {
-    team.until("the review", || {
-        let submission = &task(team, 1)["submission"];
-        submission["stage"] == "reviewing" && submission["number"] == number
-    });
+fn id_of_review(team: &Team) -> String {
     let requests = team.json(["reviews"]);
     requests[0]["request_id"].as_str().unwrap().to_owned()
 }

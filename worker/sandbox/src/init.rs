@@ -30,7 +30,7 @@ use super::seccomp::AllowedCalls;
 use super::{gate, identity, landlock, loopback, mounts, seccomp};
 use crate::agent_stdio::AgentStdio;
 use crate::bounds;
-use crate::shim::{Program, Report, ShimJob, ShimOrder};
+use crate::shim::{Report, ShimJob, ShimOrder, ShimProgram};
 
 /// The hidden subcommand under which the worker's program is the sandbox init.
 pub const SUBCOMMAND: &str = "init";
@@ -94,11 +94,11 @@ fn run(job: ShimJob) -> Result<Report, String> {
     let spare = (namespaces == Namespaces::Own).then_some(SPARE);
     bounds::put_on(&order.bounds, spare).map_err(cannot_limit)?;
     let (mut bash, what) = match (&order.program, stdio) {
-        (Program::Agent(agent), Some(stdio)) => (
+        (ShimProgram::Agent(agent), Some(stdio)) => (
             variables.agent(&agent.command, stdio),
             agent.command[0].as_str(),
         ),
-        (Program::Own(arguments), _) => (own_program(arguments), "team-worker"),
+        (ShimProgram::Own(arguments), _) => (own_program(arguments), "team-worker"),
         _ => (variables.command(command, workspace), "bash"),
     };
     if namespaces == Namespaces::None {

@@ -39,7 +39,7 @@ use crate::find_places::{Origin, take_writable};
 use crate::gateway::Gateway;
 use crate::place::Place;
 use crate::places::CommandPlaces;
-use crate::shim::{Program, ShimJob, ShimOrder};
+use crate::shim::{ShimJob, ShimOrder, ShimProgram};
 use crate::temp::TempDir;
 pub use agent::{AgentStart, StartedAgent};
 pub use agent_gate::{AgentGate, GateHandle, pair as gate_pair};
@@ -186,7 +186,12 @@ impl Runner {
             timeout: Some(seconds),
             run_in_background: false,
         };
-        let prepared = self.prepare(Program::Bash, &bash.command, timeout_of(&bash), Gate::Open);
+        let prepared = self.prepare(
+            ShimProgram::Bash,
+            &bash.command,
+            timeout_of(&bash),
+            Gate::Open,
+        );
         let (job, gateway) = prepared.map_err(anyhow::Error::msg)?;
         let started = self.start_in_foreground(&job, gateway);
         let started = started.map_err(anyhow::Error::msg)?;
@@ -216,7 +221,7 @@ impl Runner {
             SandboxMode::Off => gate,
             SandboxMode::WorkspaceWrite | SandboxMode::ReadOnly => Gate::Closed,
         };
-        let prepared = self.prepare(Program::Own(arguments), shown, Some(timeout), gate);
+        let prepared = self.prepare(ShimProgram::Own(arguments), shown, Some(timeout), gate);
         let started = prepared.and_then(|(job, gateway)| self.start_in_foreground(&job, gateway));
         match started {
             Ok(command) => StartedCommand::Foreground(Box::new(command)),
@@ -225,7 +230,8 @@ impl Runner {
     }
 
     fn try_start(&mut self, bash: &Bash, gate: Gate) -> Result<StartedCommand, String> {
-        let (job, gateway) = self.prepare(Program::Bash, &bash.command, timeout_of(bash), gate)?;
+        let (job, gateway) =
+            self.prepare(ShimProgram::Bash, &bash.command, timeout_of(bash), gate)?;
         if bash.run_in_background {
             let started =
                 self.background
@@ -272,7 +278,7 @@ impl Runner {
     /// Makes the job of a command, and begins to serve its gateway.
     fn prepare(
         &self,
-        program: Program,
+        program: ShimProgram,
         command: &str,
         timeout: Option<Duration>,
         gate: Gate,

@@ -48,7 +48,7 @@ use teamd_shared::sandbox::Namespaces;
 
 use crate::bounds;
 use crate::{AbsentFiles, LiveGate};
-pub use job::{AgentOrder, Listen, Program, ShimJob, ShimOrder};
+pub use job::{AgentOrder, Listen, ShimJob, ShimOrder, ShimProgram};
 pub use report::GateSet;
 pub(crate) use report::{ExitCause, Report};
 
@@ -162,7 +162,7 @@ impl ShimJob {
             program,
             ..
         } = &self.order;
-        if policy.is_none() && bounds.is_nothing() && *program == Program::Bash {
+        if policy.is_none() && bounds.is_nothing() && *program == ShimProgram::Bash {
             let mut bash = self.variables.command(&self.command, &self.workspace);
             bash.current_dir(&self.workspace);
             return Ok((spawn(bash)?, None));

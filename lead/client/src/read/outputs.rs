@@ -15,7 +15,7 @@ const NOTE: u64 = 8 << 10;
 
 /// The output of a command.
 #[derive(Debug, PartialEq, Eq)]
-pub struct CommandOutput {
+pub struct OutputTail {
     /// Its number in the background; none for the last one that was not there.
     pub id: Option<u32>,
     /// Where the output is.
@@ -47,7 +47,7 @@ pub fn outputs(
     name: &Name,
     most: usize,
     bytes: u64,
-) -> Result<Vec<CommandOutput>, DirError> {
+) -> Result<Vec<OutputTail>, DirError> {
     let mut all = Vec::new();
     all.extend(logged(dir, None, &TeamPath::command_log(name), bytes)?);
     let mut ids = ids(dir, name)?;
@@ -77,7 +77,7 @@ fn logged(
     id: Option<u32>,
     at: &TeamPath,
     bytes: u64,
-) -> Result<Option<CommandOutput>, DirError> {
+) -> Result<Option<OutputTail>, DirError> {
     let mut file = match dir.open_file(at, OFlags::RDONLY) {
         Err(error) if error.is_not_found() => return Ok(None),
         file => file?,
@@ -88,7 +88,7 @@ fn logged(
         source,
     });
     let (end, before) = read?;
-    Ok(Some(CommandOutput {
+    Ok(Some(OutputTail {
         id,
         state: OutputState::Logged,
         end,
@@ -97,19 +97,19 @@ fn logged(
 }
 
 /// Returns the output of a command in the background: that which its log names, while it runs.
-fn growing(found: CommandOutput, bytes: u64) -> CommandOutput {
+fn growing(found: OutputTail, bytes: u64) -> OutputTail {
     let Some(place) = background::place(&found.end).filter(|_| found.before == 0) else {
         return found;
     };
     let read = open_growing(place).and_then(|mut file| end_of(&mut file, bytes));
     match read {
-        Ok((end, before)) => CommandOutput {
+        Ok((end, before)) => OutputTail {
             id: found.id,
             state: OutputState::Growing(place.to_owned()),
             end,
             before,
         },
-        Err(_) => CommandOutput {
+        Err(_) => OutputTail {
             id: found.id,
             state: OutputState::Lost,
             end: String::new(),

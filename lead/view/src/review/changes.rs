@@ -248,17 +248,17 @@ fn generated(attributes: &str) -> GlobSet {
 struct Reader {
     changes: Changes,
     /// How many lines of each side are missing in the hunk, and their next numbers.
-    old: Side,
-    new: Side,
+    old: HunkSide,
+    new: HunkSide,
 }
 
 #[derive(Default)]
-struct Side {
+struct HunkSide {
     left: u32,
     next: u32,
 }
 
-impl Side {
+impl HunkSide {
     fn take(&mut self) -> Option<u32> {
         self.left = self.left.saturating_sub(1);
         let number = self.next;
@@ -478,16 +478,16 @@ fn unquote(quoted: &str) -> Option<(String, &str)> {
 }
 
 /// Reads `@@ -1,2 +3,4 @@`.
-fn places(line: &str) -> Option<(Side, Side)> {
+fn places(line: &str) -> Option<(HunkSide, HunkSide)> {
     let inside = line.strip_prefix("@@ -")?;
     let (places, _) = inside.split_once(" @@")?;
     let (old, new) = places.split_once(" +")?;
     Some((side(old)?, side(new)?))
 }
 
-fn side(place: &str) -> Option<Side> {
+fn side(place: &str) -> Option<HunkSide> {
     let (from, count) = place.split_once(',').unwrap_or((place, "1"));
-    Some(Side {
+    Some(HunkSide {
         left: count.parse().ok()?,
         next: from.parse().ok()?,
     })

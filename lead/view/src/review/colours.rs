@@ -97,12 +97,12 @@ struct HunkColours {
     /// The first line that was parsed.
     from: usize,
     lines: Vec<Vec<Coloured>>,
-    old: State,
-    new: State,
+    old: GrammarState,
+    new: GrammarState,
 }
 
 #[derive(Clone)]
-struct State {
+struct GrammarState {
     parser: ParseState,
     scopes: ScopeStack,
 }
@@ -146,7 +146,7 @@ impl Colours {
             .filter(|it| is_near(it))
             .is_none()
         {
-            let state = State::new(syntax);
+            let state = GrammarState::new(syntax);
             let fresh = HunkColours {
                 from: line.saturating_sub(BEFORE),
                 lines: Vec::new(),
@@ -199,7 +199,7 @@ impl HunkColours {
     }
 }
 
-impl State {
+impl GrammarState {
     fn new(syntax: &SyntaxReference) -> Self {
         Self {
             parser: ParseState::new(syntax),
@@ -294,7 +294,7 @@ pub(crate) fn loading(samples: Vec<Sample>) -> impl Future<Output = ()> + 'stati
             let all = SYNTAXES.get();
             let found = all.and_then(|all| Some((all, syntax(all, &sample.path)?)));
             if let Some((all, syntax)) = found {
-                let mut state = State::new(syntax);
+                let mut state = GrammarState::new(syntax);
                 for line in &sample.lines {
                     state.line(all, line);
                 }

@@ -15,7 +15,7 @@ use super::changes::{DiffLine, LineKind, shown};
 use super::colours::Coloured;
 use super::print::{file_line, head};
 use super::rows::{LinePlace, Row, Shape, pieces};
-use super::screen::{Heading, ReviewScreen, Side, Typing, WIDE};
+use super::screen::{Heading, ReviewScreen, ShownChanges, Typing, WIDE};
 use crate::terminal::{HELP_HINT, Hint, TypedRows, headed, inset, keys_row, row, rule, wrapped};
 
 /// The columns of the number of a line.
@@ -200,7 +200,7 @@ impl ReviewScreen {
     }
 }
 
-impl Side {
+impl ShownChanges {
     fn line_of(&mut self, row: Row, shape: Shape, columns: usize) -> Line<'static> {
         match row {
             Row::File(file) => {

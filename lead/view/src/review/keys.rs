@@ -1,12 +1,14 @@
 //! What a key means in a review. Pure: keys in, wishes out.
 
+use std::time::Instant;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEvent, MouseEventKind};
 use ratatui_textarea::{CursorMove, TextArea};
 use teamd_client::print::render::count;
 
 use super::rows::Row;
 use super::screen::{ReviewScreen, ReviewWish, Typing, WIDE};
-use crate::terminal::{Motion, Overlay, WHEEL, edit, motion, paste};
+use crate::terminal::{Motion, Overlay, SETTLES, WHEEL, edit, motion, paste};
 
 /// The longest text that is typed, in bytes.
 const LONGEST: usize = 16 << 10;
@@ -29,7 +31,7 @@ A file that is folded counts as shown: its line names it.
 
 impl ReviewScreen {
     /// Takes a key.
-    pub(crate) fn key(&mut self, key: KeyEvent) -> Option<ReviewWish> {
+    pub(crate) fn key(&mut self, key: KeyEvent, now: Instant) -> Option<ReviewWish> {
         if key.kind == KeyEventKind::Release {
             return None;
         }
@@ -66,8 +68,8 @@ impl ReviewScreen {
             KeyCode::Char('u') => self.wants_split = false,
             KeyCode::Char('N') => self.turn(),
             KeyCode::Char('c') => self.begin_comment(),
-            KeyCode::Char('a') => return self.approve(false),
-            KeyCode::Char('A') => return self.approve(true),
+            KeyCode::Char('a') => return self.approve(now),
+            KeyCode::Char('A') => self.approve_with_feedback(),
             KeyCode::Char('r') => self.reject(),
             code => {
                 if let Some(by) = motion(code) {
@@ -213,26 +215,43 @@ impl ReviewScreen {
         self.reviewed.request.is_some()
     }
 
-    /// Approves the work, or shows what of it was not on the screen.
-    fn approve(&mut self, with_feedback: bool) -> Option<ReviewWish> {
-        if !self.can_answer() {
+    /// Approves the work, unless it has just come: a key that is held approves nothing.
+    fn approve(&mut self, now: Instant) -> Option<ReviewWish> {
+        if !self.can_approve() {
             return None;
         }
-        let layout = self.all.layout.as_ref()?;
-        if let Some((first, unseen)) = self.all.seen.unseen(layout) {
-            self.shows_since = false;
-            self.all.cursor = first;
-            self.all.top = first;
-            self.notice = format!(
-                "nothing was answered: {unseen} rows were not on the screen, they begin here"
-            );
-            return None;
-        }
-        if with_feedback {
-            self.begin_typing(Typing::Feedback { approve: true }, "");
+        let shown_at = self.shown_at;
+        if shown_at.is_none_or(|it| now.duration_since(it) < SETTLES) {
+            "nothing was answered: the work has just come, look at it".clone_into(&mut self.notice);
             return None;
         }
         self.answer(true, "")
+    }
+
+    fn approve_with_feedback(&mut self) {
+        if self.can_approve() {
+            self.begin_typing(Typing::Feedback { approve: true }, "");
+        }
+    }
+
+    /// Tells whether the work can be approved; if not, shows what of it was not on the screen.
+    fn can_approve(&mut self) -> bool {
+        let Some(layout) = self.all.layout.as_ref() else {
+            return false;
+        };
+        if self.reviewed.request.is_some()
+            && let Some((first, unseen)) = self.all.seen.unseen(layout)
+        {
+            self.shows_since = false;
+            self.all.cursor = first;
+            self.all.top = first;
+            self.shown_at = None;
+            self.notice = format!(
+                "nothing was answered: {unseen} rows were not on the screen, they begin here"
+            );
+            return false;
+        }
+        self.can_answer()
     }
 
     fn reject(&mut self) {

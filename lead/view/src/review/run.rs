@@ -2,6 +2,7 @@
 
 use std::future::ready;
 use std::pin::pin;
+use std::time::Instant;
 
 use crossterm::event::{Event, EventStream};
 use futures_util::{FutureExt, StreamExt};
@@ -75,6 +76,7 @@ async fn on_screen(context: &Context, reviewed: Reviewed) -> CommandResult {
     loop {
         let draw = |frame: &mut Frame<'_>| view.draw(frame, frame.area());
         screen.draw(draw).map_err(unusable)?;
+        view.drawn(Instant::now());
         let event = tokio::select! {
             biased;
             Some(()) = term.recv() => return Ok(ExitCode::Terminated),
@@ -92,7 +94,7 @@ async fn on_screen(context: &Context, reviewed: Reviewed) -> CommandResult {
             return Ok(ExitCode::Interrupted);
         };
         let wish = match event {
-            Event::Key(key) => view.key(key),
+            Event::Key(key) => view.key(key, Instant::now()),
             Event::Paste(text) => {
                 view.paste(&text);
                 None

@@ -1,6 +1,8 @@
 //! The state of a review on the screen: where the person is, what is folded, which comments there
 //! are. Pure: `keys` and `draw` change it.
 
+use std::time::Instant;
+
 use ratatui::text::Line;
 use ratatui_textarea::TextArea;
 use teamd_shared::id::RequestId;
@@ -48,7 +50,7 @@ pub(super) struct Comment {
 
 /// Changes, and where the person is in them.
 #[derive(Debug)]
-pub(super) struct Side {
+pub(super) struct ShownChanges {
     pub(super) changes: Changes,
     pub(super) colours: Colours,
     pub(super) folded: Vec<bool>,
@@ -58,7 +60,7 @@ pub(super) struct Side {
     pub(super) top: usize,
 }
 
-impl Side {
+impl ShownChanges {
     fn new(changes: Changes) -> Self {
         let folded = changes.files.iter().map(|file| file.generated).collect();
         Self {
@@ -147,8 +149,8 @@ pub(super) struct Heading {
 #[derive(Debug)]
 pub(crate) struct ReviewScreen {
     pub(super) reviewed: Reviewed,
-    pub(super) all: Side,
-    pub(super) since: Option<Side>,
+    pub(super) all: ShownChanges,
+    pub(super) since: Option<ShownChanges>,
     pub(super) shows_since: bool,
     pub(super) wants_split: bool,
     pub(super) comments: Vec<Comment>,
@@ -167,14 +169,16 @@ pub(crate) struct ReviewScreen {
     pub(super) ended: String,
     /// Whether the person was told that its comments would be lost.
     pub(super) is_warned: bool,
+    /// Since when the person can have looked at what an approval is about; none: not yet.
+    pub(super) shown_at: Option<Instant>,
 }
 
 impl ReviewScreen {
     /// Begins at the top.
     pub(crate) fn new(reviewed: Reviewed) -> Self {
         Self {
-            all: Side::new(reviewed.changes.clone()),
-            since: reviewed.since.clone().map(Side::new),
+            all: ShownChanges::new(reviewed.changes.clone()),
+            since: reviewed.since.clone().map(ShownChanges::new),
             reviewed,
             shows_since: false,
             wants_split: false,
@@ -188,7 +192,13 @@ impl ReviewScreen {
             code: None,
             ended: "no review of it waits for an answer".to_owned(),
             is_warned: false,
+            shown_at: None,
         }
+    }
+
+    /// Notes that the frame is on the screen.
+    pub(crate) fn drawn(&mut self, now: Instant) {
+        self.shown_at.get_or_insert(now);
     }
 
     /// Returns the review that an answer is for.
@@ -235,7 +245,7 @@ impl ReviewScreen {
     }
 
     /// Returns what is on the screen.
-    pub(super) fn side(&mut self) -> &mut Side {
+    pub(super) fn side(&mut self) -> &mut ShownChanges {
         match (&mut self.since, self.shows_since) {
             (Some(since), true) => since,
             _ => &mut self.all,

@@ -16,7 +16,7 @@ use super::app::{App, Pane, Wish};
 use super::draw::{LARGE, TopScene, header};
 use crate::codes::ShownCodes;
 use crate::review::{ReviewScreen, ReviewWish, Reviewed};
-use crate::terminal::{SETTLES, headed, inset, row, rule};
+use crate::terminal::{headed, inset, row, rule};
 
 /// A review that waits for an answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,8 +51,6 @@ pub(super) struct OpenReview {
     pub(super) request_id: RequestId,
     /// None: its work is being read.
     screen: Option<Box<ReviewScreen>>,
-    /// Since when the work is on the screen.
-    since: Option<Instant>,
     /// Whether an answer is on its way.
     is_answering: bool,
 }
@@ -62,7 +60,6 @@ impl OpenReview {
         Self {
             request_id,
             screen: None,
-            since: None,
             is_answering: false,
         }
     }
@@ -91,8 +88,8 @@ impl OpenReview {
 
     /// Notes that the frame is on the screen.
     pub(super) fn drawn(&mut self, now: Instant) {
-        if self.screen.is_some() && self.since.is_none() {
-            self.since = Some(now);
+        if let Some(screen) = &mut self.screen {
+            screen.drawn(now);
         }
     }
 
@@ -107,26 +104,11 @@ impl OpenReview {
             return leaves.then_some(ReviewWish::Leave);
         };
         let answers = matches!(key.code, KeyCode::Char('a' | 'A' | 'r'));
-        if answers && !screen.is_typing() {
-            if self.is_answering {
-                "the answer is on its way".clone_into(&mut screen.notice);
-                return None;
-            }
-            let settled = self
-                .since
-                .is_some_and(|it| now.duration_since(it) >= SETTLES);
-            if !settled && key.code == KeyCode::Char('a') {
-                "nothing was answered: the work has just come, look at it"
-                    .clone_into(&mut screen.notice);
-                return None;
-            }
+        if answers && !screen.is_typing() && self.is_answering {
+            "the answer is on its way".clone_into(&mut screen.notice);
+            return None;
         }
-        let was_typing = screen.is_typing();
-        let wish = screen.key(key);
-        if answers && !was_typing && wish.is_none() {
-            // What it has shown instead is to be looked at: a key that is held approves nothing.
-            self.since = Some(now);
-        }
+        let wish = screen.key(key, now);
         self.is_answering |= matches!(wish, Some(ReviewWish::Answer { .. }));
         wish
     }

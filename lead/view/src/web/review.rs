@@ -215,7 +215,7 @@ fn head(reviewed: &Reviewed) -> Value {
 
 /// A row of a file.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Row {
+enum SentRow {
     Heading(usize),
     /// A part of a line of a hunk: its bytes, and whether it begins the line.
     Part {
@@ -226,16 +226,13 @@ enum Row {
     },
 }
 
-/// Rows that are sent together.
-type Piece = Vec<Row>;
-
 /// Parts the rows of a file into pieces. What changes at one place stays together, if it can.
-fn pieces(file: &ChangedFile) -> Vec<Piece> {
+fn pieces(file: &ChangedFile) -> Vec<Vec<SentRow>> {
     let mut pieces = Vec::new();
-    let mut piece = Piece::new();
+    let mut piece = Vec::new();
     let mut bytes = 0;
     for (hunk, found) in file.hunks.iter().enumerate() {
-        let mut put = |row: Row, length: usize, is_within: bool| {
+        let mut put = |row: SentRow, length: usize, is_within: bool| {
             let factor = if is_within { FACTOR } else { 1 };
             if piece.len() >= factor * ROWS || bytes >= factor * BYTES {
                 pieces.push(std::mem::take(&mut piece));
@@ -244,13 +241,13 @@ fn pieces(file: &ChangedFile) -> Vec<Piece> {
             piece.push(row);
             bytes += length;
         };
-        put(Row::Heading(hunk), found.heading.len(), false);
+        put(SentRow::Heading(hunk), found.heading.len(), false);
         let mut runs = mixed(&found.lines).into_iter().peekable();
         for (line, it) in found.lines.iter().enumerate() {
             runs.next_if(|run| run.end <= line);
             let is_within = runs.peek().is_some_and(|run| run.start < line);
             for (from, to) in parts(&it.text) {
-                let row = Row::Part {
+                let row = SentRow::Part {
                     hunk,
                     line,
                     from,
@@ -310,12 +307,12 @@ fn parts(text: &str) -> Vec<(usize, usize)> {
 
 /// Returns where a piece begins: in which hunk, and with which of its lines. A heading begins the
 /// hunk after that one.
-fn place(piece: &Piece) -> [i64; 2] {
+fn place(piece: &[SentRow]) -> [i64; 2] {
     let number = |it: usize| i64::try_from(it).unwrap_or(i64::MAX);
     match piece.first() {
-        Some(Row::Heading(hunk)) => [number(*hunk) - 1, 0],
+        Some(SentRow::Heading(hunk)) => [number(*hunk) - 1, 0],
         // What continues a line does not count it again.
-        Some(Row::Part {
+        Some(SentRow::Part {
             hunk, line, from, ..
         }) => [number(*hunk), number(*line + usize::from(*from > 0))],
         None => [0, 0],
@@ -325,15 +322,20 @@ fn place(piece: &Piece) -> [i64; 2] {
 /// Returns a row as the page takes it: a heading as its text; a part of a line as sign, numbers,
 /// texts (one with colour with its class before it) and a mark: 1 for what continues a line, 2
 /// where the file ends without an end of the line.
-fn sent(file: &ChangedFile, number: usize, row: Row, colours: &mut Option<&mut Colours>) -> Value {
-    let Row::Part {
+fn sent(
+    file: &ChangedFile,
+    number: usize,
+    row: SentRow,
+    colours: &mut Option<&mut Colours>,
+) -> Value {
+    let SentRow::Part {
         hunk,
         line,
         from,
         to,
     } = row
     else {
-        let Row::Heading(hunk) = row else {
+        let SentRow::Heading(hunk) = row else {
             return Value::Null;
         };
         return json!(shown(&file.hunks[hunk].heading));
@@ -373,7 +375,7 @@ fn sent(file: &ChangedFile, number: usize, row: Row, colours: &mut Option<&mut C
 }
 
 fn send_changes(mut head: Value, changes: &Changes, mut send: impl FnMut(&Value) -> bool) {
-    let all: Vec<Vec<Piece>> = changes.files.iter().map(pieces).collect();
+    let all: Vec<Vec<Vec<SentRow>>> = changes.files.iter().map(pieces).collect();
     let files = changes.files.iter().zip(&all).map(|(file, pieces)| {
         let rows: Vec<usize> = pieces.iter().map(Vec::len).collect();
         json!({"title": file.title(), "letter": file.change.letter(), "added": file.added, "removed": file.removed,

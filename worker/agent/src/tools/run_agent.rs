@@ -10,7 +10,7 @@ use teamd_worker_core::secret::Secret;
 use teamd_worker_core::tools::RunAgent;
 use teamd_worker_model::{AgentProcess, AgentSession, Known, Launch, Meter, open_kept};
 use teamd_worker_sandbox::run::{AgentStart, Foreground, GateHandle, RunnerConfig, Way};
-use teamd_worker_sandbox::shim::{AgentOrder, Program, ShimJob, ShimOrder};
+use teamd_worker_sandbox::shim::{AgentOrder, ShimJob, ShimOrder, ShimProgram};
 use teamd_worker_sandbox::{Gateway, Policy};
 
 use super::agent_process::AgentExchange;
@@ -80,7 +80,7 @@ impl LaunchContext<'_> {
             timeout: None,
             bounds: config.bounds,
             policy,
-            program: Program::Agent(order),
+            program: ShimProgram::Agent(order),
             listen,
         };
         config.workspace.metadata()?;

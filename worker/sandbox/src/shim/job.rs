@@ -30,14 +30,14 @@ pub struct ShimOrder {
     /// What it may do; none: all that the user may.
     pub policy: Option<Policy>,
     /// What runs the command.
-    pub program: Program,
+    pub program: ShimProgram,
     /// The listeners of its gateway, in a network namespace of its own.
     pub listen: Option<Listen>,
 }
 
 /// What runs a command.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Program {
+pub enum ShimProgram {
     /// `bash`.
     #[default]
     Bash,
@@ -52,8 +52,8 @@ impl ShimOrder {
     /// Returns the agent that it is, if it is one.
     pub(crate) fn agent(&self) -> Option<&AgentOrder> {
         match &self.program {
-            Program::Agent(agent) => Some(agent),
-            Program::Bash | Program::Own(_) => None,
+            ShimProgram::Agent(agent) => Some(agent),
+            ShimProgram::Bash | ShimProgram::Own(_) => None,
         }
     }
 }

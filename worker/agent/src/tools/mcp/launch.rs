@@ -7,7 +7,7 @@ use teamd_shared::terms::{McpServer, McpTransport};
 use teamd_worker_core::secret::Secret;
 use teamd_worker_sandbox::Gateway;
 use teamd_worker_sandbox::run::{AgentStart, Runner, StartedAgent, Way};
-use teamd_worker_sandbox::shim::{AgentOrder, Program, ShimJob, ShimOrder};
+use teamd_worker_sandbox::shim::{AgentOrder, ShimJob, ShimOrder, ShimProgram};
 
 /// Tells whether the gate of a server changes while it runs: with namespaces of our own.
 pub(super) fn is_live(runner: &Runner) -> bool {
@@ -73,7 +73,7 @@ pub(super) fn start(
         timeout: None,
         bounds: config.bounds,
         policy,
-        program: Program::Agent(AgentOrder {
+        program: ShimProgram::Agent(AgentOrder {
             command: command.clone(),
             live_gate: is_live.then_some(gate),
         }),

@@ -47,7 +47,7 @@ pub(super) fn list(glob: &Glob, out: &mut impl Write) -> Result<(), String> {
         let more = found.len() - LISTED;
         lines.push(format!("[and {more} more: narrow the pattern]"));
     }
-    lines.extend(unreadable(missing, "place"));
+    lines.extend(unreadable(missing));
     for line in lines {
         writeln!(out, "{line}").map_err(|error| error.to_string())?;
     }

@@ -58,7 +58,7 @@ pub(super) fn search(grep: &Grep, out: &mut impl Write) -> Result<(), String> {
         .before_context(context)
         .after_context(context)
         .build();
-    let mut lines = Lines {
+    let mut lines = FoundLines {
         out,
         shown: 0,
         matches_left: 0,
@@ -102,7 +102,7 @@ fn beginning(path: Option<&str>) -> Result<PathBuf, String> {
 }
 
 /// Shows the lines that are found, as many as fit.
-struct Lines<'a, W> {
+struct FoundLines<'a, W> {
     out: &'a mut W,
     /// How many lines are shown.
     shown: u64,
@@ -115,7 +115,7 @@ struct Lines<'a, W> {
     is_file_left: bool,
 }
 
-impl<W: Write> Lines<'_, W> {
+impl<W: Write> FoundLines<'_, W> {
     fn begin(&mut self, path: &Path) {
         self.file = shown(path);
         self.is_file_shown = false;
@@ -158,14 +158,14 @@ impl<W: Write> Lines<'_, W> {
                 }
             )?;
         }
-        if let Some(note) = unreadable(missing, "place") {
+        if let Some(note) = unreadable(missing) {
             writeln!(self.out, "{note}")?;
         }
         Ok(())
     }
 }
 
-impl<W: Write> Sink for Lines<'_, W> {
+impl<W: Write> Sink for FoundLines<'_, W> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {

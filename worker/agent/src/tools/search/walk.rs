@@ -48,10 +48,10 @@ pub(super) fn shown(path: &Path) -> String {
 }
 
 /// Says what of a search is missing, if anything is.
-pub(super) fn unreadable(places: u64, noun: &str) -> Option<String> {
+pub(super) fn unreadable(places: u64) -> Option<String> {
     match places {
         0 => None,
-        1 => Some(format!("[1 {noun} could not be read]")),
-        _ => Some(format!("[{places} {noun}s could not be read]")),
+        1 => Some("[1 place could not be read]".to_owned()),
+        _ => Some(format!("[{places} places could not be read]")),
     }
 }

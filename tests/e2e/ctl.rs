@@ -610,8 +610,9 @@ fn an_event_is_one_line_and_events_begin_where_they_are_wanted() {
 #[test]
 fn a_forgotten_member_is_off_the_roster_and_its_files_are_kept() {
     let team = Team::started();
-    team.spawn("alice", "hello");
+    team.spawn("alice", "/bash echo hello");
     team.until_finished("alice", 1);
+    assert!(team.path("log/alice.command.log").exists());
     team.teamctl(["forget", "alice"]).exits(7);
     team.shutdown("alice", &[], 0);
     let forgotten = team.json(["forget", "alice"]);
@@ -623,6 +624,8 @@ fn a_forgotten_member_is_off_the_roster_and_its_files_are_kept() {
     assert!(
         !team.path("inbox/alice.jsonl").exists() && !team.path("transcript/alice.jsonl").exists()
     );
+    // The next one of that name would be shown with it.
+    assert!(!team.path("log/alice.command.log").exists());
     assert_eq!(team.member("alice"), Value::Null);
     team.teamctl(["forget", "alice"]).exits(4);
     team.teamctl(["send", "--queue", "alice", "hi"]).exits(4);

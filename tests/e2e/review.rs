@@ -67,6 +67,17 @@ fn is_told_and_submits_again(team: &Team) {
     reviewed(team, 2);
 }
 
+/// Presses the key until the work is approved: in the first moment no answer is taken.
+fn approve(team: &Team, terminal: &mut Terminal) {
+    team.until("the approval", || {
+        let is_approved = terminal.screen().contains("is approved");
+        if !is_approved {
+            terminal.press("a");
+        }
+        is_approved
+    });
+}
+
 #[test]
 fn the_whole_work_is_seen_before_it_is_approved_and_comments_reach_the_author() {
     let team = submitted();
@@ -105,7 +116,7 @@ fn the_whole_work_is_seen_before_it_is_approved_and_comments_reach_the_author() 
     // All of it passes over the screen.
     large.press("g      ");
     large.until_screen("the end", |screen| screen.contains("▸ folded, o shows it"));
-    large.press("a");
+    approve(&team, &mut large);
     assert_eq!(large.finish(), Some(0));
     until(&team, 1, "completed");
 }
@@ -195,14 +206,7 @@ fn top_opens_the_review_and_takes_comments_and_the_answer() {
     top.until_screen("a second teammate", |screen| screen.contains("1 idle"));
     top.press("Ng     ");
     top.until_screen("the end", |screen| screen.contains("▸ folded, o shows it"));
-    // No answer is taken in the first moment.
-    team.until("the approval", || {
-        let is_approved = top.screen().contains("is approved");
-        if !is_approved {
-            top.press("a");
-        }
-        is_approved
-    });
+    approve(&team, &mut top);
     until(&team, 1, "completed");
     // A key too many adds a task, which nothing but this leaves.
     top.press("\u{3}");

@@ -18,8 +18,8 @@ use teamd_shared::request::Request;
 use teamd_shared::task::TaskId;
 
 use super::list::List;
+use super::open_review::{OpenReview, PendingReview};
 use super::request_text::RequestText;
-use super::review::{OpenReview, PendingReview};
 use crate::codes::ShownCodes;
 use crate::model::{Item, MemberRow, Past, by_status, matches, pending};
 use crate::terminal::{Overlay, Pager};

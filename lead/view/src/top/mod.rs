@@ -7,6 +7,7 @@ mod draw;
 mod help;
 mod keys;
 mod list;
+mod open_review;
 mod request_text;
 mod review;
 mod typing;

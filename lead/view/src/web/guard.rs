@@ -17,7 +17,6 @@ use teamd_shared::task::TaskId;
 
 use super::order;
 use super::page::{self, Asset};
-use super::review::ChangesOf;
 use crate::model::ImagePlace;
 
 /// The longest text that is looked for, in bytes.
@@ -73,6 +72,15 @@ pub(super) enum Route {
     Changes(ChangesOf),
     /// An image in the conversation of an agent.
     Image(Name, ImagePlace),
+}
+
+/// What changes are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ChangesOf {
+    /// A task, or a teammate.
+    pub(super) of: String,
+    /// Only what is new since the last submission.
+    pub(super) is_since: bool,
 }
 
 /// Why a request is not answered.

@@ -5,6 +5,7 @@
 //! file has changed, and sends what is different. It asks nothing further before the browser has
 //! taken that, so a stream that begins again misses nothing.
 
+mod answer;
 mod detail;
 mod guard;
 mod order;

@@ -11,7 +11,7 @@ use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_shared::task::TaskId;
 
-use super::review::ReviewAnswer;
+use super::answer::ReviewAnswer;
 use crate::act::PersonOrder;
 
 /// The kinds of orders: each has the path of this name.

@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use teamd_client::act::integration;
 use teamd_client::context::Context;
@@ -14,16 +13,14 @@ use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::escape;
 use teamd_client::print::output::Output;
-use teamd_shared::id::RequestId;
 use teamd_shared::task::TaskId;
 use tokio::sync::mpsc;
 
+use super::answer::name_of_work;
+use super::guard::ChangesOf;
 use super::shown::body;
 use crate::act::explained;
-use crate::review::{
-    ChangedFile, Changes, Colours, Commits, DiffLine, LineComment, LineKind, Reviewed, feedback,
-    shown, summary,
-};
+use crate::review::{ChangedFile, Changes, Colours, DiffLine, LineKind, Reviewed, shown, summary};
 
 /// The longest text of changes that a page shows, in bytes.
 const LONGEST: usize = 16 << 20;
@@ -39,101 +36,8 @@ const PART: usize = 2000;
 /// and do not wait.
 const COLOURING: Duration = Duration::from_secs(2);
 const COLOURING_FILE: Duration = Duration::from_millis(500);
-/// The longest comment, in bytes.
-const COMMENT: usize = 16 << 10;
 /// For so many columns the commands print.
 const COLUMNS: usize = 200;
-
-/// What changes are asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ChangesOf {
-    /// A task, or a teammate.
-    pub(super) of: String,
-    /// Only what is new since the last submission.
-    pub(super) is_since: bool,
-}
-
-/// An answer to a review, with comments on lines.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ReviewAnswer {
-    pub(super) id: RequestId,
-    pub(super) approve: bool,
-    pub(super) feedback: String,
-    #[serde(default)]
-    pub(super) code: Option<String>,
-    /// What the page showed.
-    work: String,
-    comments: Vec<CommentForm>,
-}
-
-/// A comment on a line, which is named by its place in what the page showed.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CommentForm {
-    since: bool,
-    file: usize,
-    hunk: usize,
-    line: usize,
-    text: String,
-}
-
-impl ReviewAnswer {
-    /// Returns what the author is told.
-    ///
-    /// # Errors
-    /// If a comment is on no line of the work, or if this is other work than the page showed.
-    pub(super) fn feedback(&self, context: &Context) -> Result<String, CommandError> {
-        if self.comments.is_empty() {
-            return Ok(self.feedback.clone());
-        }
-        let reviewed = Reviewed::find(context, self.id.as_str())?;
-        if self.work != name(reviewed.commits.as_ref()) {
-            let message = "nothing was answered: the work has changed since it was shown";
-            return Err(CommandError::new(ExitCode::Conflict, message)
-                .hint("load the page again, and look"));
-        }
-        let comments = self.comments.iter().map(|it| it.on(&reviewed));
-        let comments = comments.collect::<Result<Vec<_>, _>>()?;
-        Ok(feedback(&self.feedback, comments))
-    }
-}
-
-impl CommentForm {
-    fn on(&self, reviewed: &Reviewed) -> Result<LineComment, CommandError> {
-        let bad = |message: &str| {
-            CommandError::new(ExitCode::Usage, format!("nothing was answered: {message}"))
-        };
-        let text = self.text.trim();
-        if text.is_empty() {
-            return Err(bad("a comment is empty").hint("remove it, or write what is to change"));
-        }
-        if text.len() > COMMENT {
-            return Err(bad("a comment is longer than 16 KiB").hint("shorten it"));
-        }
-        let changes = match &reviewed.since {
-            Some(since) if self.since => since,
-            None if self.since => return Err(bad("there is no earlier submission")),
-            _ => &reviewed.changes,
-        };
-        let file = changes.files.get(self.file);
-        let line = file.and_then(|it| it.hunks.get(self.hunk)?.lines.get(self.line));
-        let (Some(file), Some(line)) = (file, line) else {
-            return Err(bad("a comment is on a line that the work does not have")
-                .hint("load the page again, and look"));
-        };
-        Ok(LineComment::on(file, line, text))
-    }
-}
-
-/// Names the work that is shown.
-fn name(commits: Option<&Commits>) -> String {
-    let Some(commits) = commits else {
-        return String::new();
-    };
-    let before = commits.before.as_deref().unwrap_or_default();
-    format!("{} {} {before}", commits.base, commits.commit)
-}
 
 /// Finds changes in a thread, and sends them line by line, as fast as they are taken.
 pub(super) fn send(context: &Context, asked: ChangesOf, lines: mpsc::Sender<Bytes>) {
@@ -210,7 +114,7 @@ fn head(reviewed: &Reviewed) -> Value {
     json!({"title": reviewed.title(), "subject": escape::line(&task.subject), "facts": facts,
         "to_do": body(&task.description), "output": body(&reviewed.output.join("\n")), "which": which,
         "summary": reviewed.summary(), "since": reviewed.since.is_some(), "request": request,
-        "work": name(reviewed.commits.as_ref())})
+        "work": name_of_work(reviewed.commits.as_ref())})
 }
 
 /// A row of a file.

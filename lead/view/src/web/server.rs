@@ -18,10 +18,9 @@ use teamd_shared::name::Name;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use super::guard::{Guard, HttpRefusal, PageView, Route};
+use super::guard::{ChangesOf, Guard, HttpRefusal, PageView, Route};
 use super::order::PageOrder;
 use super::page::POLICY;
-use super::review::ChangesOf;
 use super::visitors::{Visit, Visitors};
 use crate::model::{ImagePlace, ReadImage};
 

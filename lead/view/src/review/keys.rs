@@ -215,9 +215,9 @@ impl ReviewScreen {
         self.reviewed.request.is_some()
     }
 
-    /// Approves the work, unless it has just come: a key that is held approves nothing.
+    /// Approves the work, unless it has just come: a key that is held does nothing.
     fn approve(&mut self, now: Instant) -> Option<ReviewWish> {
-        if !self.can_approve() {
+        if !self.can_answer() {
             return None;
         }
         let shown_at = self.shown_at;
@@ -225,33 +225,33 @@ impl ReviewScreen {
             "nothing was answered: the work has just come, look at it".clone_into(&mut self.notice);
             return None;
         }
+        if !self.was_shown() {
+            return None;
+        }
         self.answer(true, "")
     }
 
     fn approve_with_feedback(&mut self) {
-        if self.can_approve() {
+        if self.can_answer() && self.was_shown() {
             self.begin_typing(Typing::Feedback { approve: true }, "");
         }
     }
 
-    /// Tells whether the work can be approved; if not, shows what of it was not on the screen.
-    fn can_approve(&mut self) -> bool {
+    /// Tells whether all of the work was on the screen; if not, shows what was not.
+    fn was_shown(&mut self) -> bool {
         let Some(layout) = self.all.layout.as_ref() else {
             return false;
         };
-        if self.reviewed.request.is_some()
-            && let Some((first, unseen)) = self.all.seen.unseen(layout)
-        {
-            self.shows_since = false;
-            self.all.cursor = first;
-            self.all.top = first;
-            self.shown_at = None;
-            self.notice = format!(
-                "nothing was answered: {unseen} rows were not on the screen, they begin here"
-            );
-            return false;
-        }
-        self.can_answer()
+        let Some((first, unseen)) = self.all.seen.unseen(layout) else {
+            return true;
+        };
+        self.shows_since = false;
+        self.all.cursor = first;
+        self.all.top = first;
+        self.shown_at = None;
+        self.notice =
+            format!("nothing was answered: {unseen} rows were not on the screen, they begin here");
+        false
     }
 
     fn reject(&mut self) {

@@ -195,8 +195,10 @@ fn reached(
     wanted: &[MemberStatus],
 ) -> Result<Option<MemberStatus>, CommandError> {
     let is_so = member.status.is_ended() || roster::runs(roster, member);
-    if wanted.contains(&member.status) && is_so && roster::is_at_rest(dir, member)? {
-        return Ok(Some(member.status));
+    if wanted.contains(&member.status) && is_so {
+        // Its worker reads its mail, with a daemon or without.
+        let is_at_rest = roster::is_at_rest(dir, member)?;
+        return Ok(is_at_rest.then_some(member.status));
     }
     if member.status.is_ended() {
         let message = format!(
@@ -303,6 +305,9 @@ mod tests {
         result.unwrap_or_else(|error| error.code())
     }
 
+    /// One message.
+    const MAIL: &[u8] = b"{\"type\":\"message\",\"from\":\"user\",\"content\":\"Begin.\"}\n";
+
     #[test]
     fn it_returns_when_the_status_is_reached() {
         let (_scratch, dir) = team(&json!([]));
@@ -349,5 +354,17 @@ mod tests {
             code(wait(&dir, &[MemberStatus::Idle], 20_000)),
             ExitCode::NotFound
         );
+    }
+
+    #[test]
+    fn without_a_daemon_the_mail_of_a_worker_that_runs_is_waited_for() {
+        let (_scratch, dir) = team(&json!([member("alice", "idle")]));
+        let alice = Name::new("alice").unwrap();
+        teamd_shared::fs::replace(&dir, &TeamPath::inbox(&alice), MAIL).unwrap();
+        let code_with_mail = code(wait(&dir, &[MemberStatus::Idle], 50));
+        assert_eq!(code_with_mail, ExitCode::TimedOut);
+        dir.remove(&TeamPath::inbox(&alice)).unwrap();
+        let code_without = code(wait(&dir, &[MemberStatus::Idle], 20_000));
+        assert_eq!(code_without, ExitCode::Done);
     }
 }

@@ -4,7 +4,10 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
+
+use crate::name::Name;
 
 /// The number of a task: 1, 2, 3 … in a team, never used again.
 pub type TaskId = u32;
@@ -75,6 +78,15 @@ impl From<RequestId> for String {
     fn from(id: RequestId) -> Self {
         id.0
     }
+}
+
+/// Returns the id of the message that tells a teammate of the end of its background command with
+/// this number: always the same, so that the message is consumed once, however often it is written.
+pub fn of_background_end(teammate: &Name, number: u32) -> Uuid {
+    let digest = Sha256::digest(format!("background {teammate} {number}"));
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
 /// A source of new ids. The programs use [`RandomIds`]; tests and simulations count.

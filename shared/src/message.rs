@@ -42,6 +42,8 @@ pub const MAX_SUMMARY: usize = 200;
 pub const USER: &str = "user";
 /// The sender of the daemon's own messages.
 pub const TEAMD: &str = "teamd";
+/// Who tells a teammate what became of what it has started: its own worker.
+pub const RUNTIME: &str = "runtime";
 /// The receiver of a broadcast.
 pub const ALL: &str = "all";
 /// The lead, as sender and receiver.

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Names that no member may take, since messages and commands use them for something else.
-pub const RESERVED: [&str; 4] = ["lead", "user", "all", "teamd"];
+pub const RESERVED: [&str; 5] = ["lead", "user", "all", "teamd", "runtime"];
 
 /// The longest name, in bytes.
 pub const MAX_LEN: usize = 32;

@@ -120,7 +120,7 @@ fn review(times: usize) -> Vec<Figure> {
 /// one was shown.
 fn keys(terminal: &mut Terminal) -> Duration {
     let mut longest = Duration::ZERO;
-    for key in ["n", " ", " ", "G", "s", "g", "u", "o", "o", "G"] {
+    for key in ["n", " ", " ", "G", "s", "g", "n", "o", "o", "G"] {
         // Colours come later than the frame that answers the key.
         let before = terminal.screen();
         let began = Instant::now();

@@ -1,6 +1,7 @@
 //! How a session begins: it follows its transcript, opens its inbox at the recorded position, and
 //! records its beginning.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ use teamd_worker_core::submission::LeadQuestion;
 use teamd_worker_core::tools::{Action, Call, Caller};
 use teamd_worker_core::work::WorkProgress;
 use teamd_worker_model::Model;
+use teamd_worker_sandbox::run::EndedCommand;
 
 /// What a session is made of.
 pub(crate) struct SessionParts<T> {
@@ -132,6 +134,7 @@ impl<T: Tools> Session<T> {
             toolbox,
             terminate,
             pauses: model.pauses(),
+            ended_commands: VecDeque::new(),
             servers,
             began,
             work_began: Duration::ZERO,
@@ -155,6 +158,13 @@ impl<T: Tools> Session<T> {
             allowance: Allowance::default(),
         };
         session.record_beginning(&welcome, is_empty)?;
+        let lost = session.dispatcher.toolbox.lost_background();
+        if welcome.conversation == incarnation {
+            // A fresh conversation has started none of them.
+            lost.into_iter().for_each(EndedCommand::keep);
+        } else {
+            session.dispatcher.ended_commands.extend(lost);
+        }
         if let Some(mind) = session.model.agent() {
             mind.resume();
         }

@@ -2,6 +2,7 @@
 //! inbox, signals, the end of background commands, the clock. Each event goes to the state, and the
 //! reports of the state go to the daemon. Nothing is decided here, and no system call blocks.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use teamd_shared::control::{Command, Directive, McpServerReport, ToWorker};
 use teamd_shared::member::Waiting;
 use teamd_shared::watch::SLOW_TICK;
+use teamd_worker_sandbox::run::EndedCommand;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -35,6 +37,8 @@ pub(crate) struct Dispatcher<T = Toolbox> {
     pub(crate) terminate: Arc<Notify>,
     /// The pause of the moment in which the model waits for its service, if it has one.
     pub(crate) pauses: Option<watch::Receiver<Option<Waiting>>>,
+    /// The commands in the background that have ended, and of which the model is not told yet.
+    pub(crate) ended_commands: VecDeque<EndedCommand>,
     /// What becomes of its MCP servers, if it has some.
     pub(crate) servers: Option<watch::Receiver<Vec<McpServerReport>>>,
     /// What the times of the state count from.
@@ -166,7 +170,13 @@ impl<T: Tools> Dispatcher<T> {
                 self.link.report_leaving();
                 self.state.end(IncarnationEnd::Terminated);
             }
-            () = toolbox.end_background(), if state.must_end_background() => self.state.background(false),
+            ended = beside(toolbox, state.must_end_background()) => match ended {
+                Some(command) => {
+                    self.ended_commands.push_back(command);
+                    self.state.background(self.toolbox.has_background());
+                }
+                None => self.state.background(false),
+            },
             event = link.next() => self.handle(event),
             pause = next(pauses) => self.state.pause(pause),
             reports = next(servers) => self.link.report_servers(reports),
@@ -234,6 +244,16 @@ impl<T: Tools> Dispatcher<T> {
         self.mailbox.fetch();
         self.state.arrived(self.mailbox.arrived(), self.now());
     }
+}
+
+/// Waits for the end of a command in the background, or, if all have to end, for that (none).
+/// Dropping the future loses nothing.
+async fn beside<T: Tools>(toolbox: &mut T, must_end: bool) -> Option<EndedCommand> {
+    if must_end {
+        toolbox.end_background().await;
+        return None;
+    }
+    Some(toolbox.background_ended().await)
 }
 
 /// Waits until what is watched changes. Dropping the future loses nothing.

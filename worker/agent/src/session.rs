@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use teamd_shared::clock;
 
-use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::id::{self, Ids, RequestId};
 use teamd_shared::inbox::AppendError;
-use teamd_shared::message::{ASKED_BY, AnsweredBy, Body, IdleReason, LEAD, Message};
+use teamd_shared::message::{ASKED_BY, AnsweredBy, Body, IdleReason, LEAD, Message, RUNTIME};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::request::Status;
@@ -28,6 +28,7 @@ use teamd_worker_core::state::{IncarnationEnd, NextStep};
 use teamd_worker_core::submission::Asks;
 use teamd_worker_core::tools::Caller;
 use teamd_worker_model::Model;
+use teamd_worker_sandbox::run::EndedCommand;
 
 /// How long to wait before a notice to the lead is written again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -68,11 +69,11 @@ impl<T: Tools> Session<T> {
         loop {
             self.dispatcher.catch_up().await;
             self.allow_calls();
+            let tell_again = self.tell_of_ended_commands();
             match self.dispatcher.state.next(self.dispatcher.now()) {
                 NextStep::Wait(until) => {
-                    let until = self
-                        .flush_notices()
-                        .map_or(until, |retry| Some(until.map_or(retry, |at| at.min(retry))));
+                    let notify_again = self.flush_notices();
+                    let until = [until, notify_again, tell_again].into_iter().flatten().min();
                     self.serve(until).await?;
                 }
                 NextStep::TakeIn => drop(self.consume()?),
@@ -213,6 +214,27 @@ impl<T: Tools> Session<T> {
                 return Some(now + RETRY);
             }
             notices.pop_front();
+        }
+        None
+    }
+
+    /// Writes into its own inbox how commands in the background have ended: mail is what the model
+    /// reads, once. Returns when to try again, if that cannot be written now.
+    fn tell_of_ended_commands(&mut self) -> Option<Duration> {
+        while let Some(ended) = self.dispatcher.ended_commands.front() {
+            let owner = self.outbox.from();
+            let id = id::of_background_end(owner, ended.number);
+            let message = Message::new(id, RUNTIME, owner.as_str(), clock::wall(), Body::Message);
+            let message = message.with_content(ended.told.as_str());
+            // It may have been written by a worker that was killed, or though it was not synced.
+            if let Err(error) = self.outbox.send(owner, &message, true) {
+                tracing::error!("how a command has ended cannot be told yet: {error}");
+                return Some(self.dispatcher.now() + RETRY);
+            }
+            if let Some(ended) = self.dispatcher.ended_commands.pop_front() {
+                ended.keep();
+            }
+            self.dispatcher.fetch();
         }
         None
     }
@@ -371,6 +393,9 @@ impl<T: Tools> Session<T> {
         while self.dispatcher.state.has_background() {
             self.dispatcher.serve(None).await;
         }
+        // Ended by itself, but no model is told.
+        let untold = std::mem::take(&mut self.dispatcher.ended_commands);
+        untold.into_iter().for_each(EndedCommand::keep);
         let reason = match end {
             IncarnationEnd::Approved => "the shutdown is approved".to_owned(),
             IncarnationEnd::Terminated => "SIGTERM".to_owned(),

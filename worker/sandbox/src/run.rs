@@ -28,7 +28,7 @@ use rustix::fs::OFlags;
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{Bounds, Gate, Sandbox, SandboxMode};
 use teamd_shared::name::Name;
-use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_worker_core::tools::{Bash, Outcome};
 use tokio::task::JoinSet;
 
@@ -44,6 +44,7 @@ use crate::temp::TempDir;
 pub use agent::{AgentStart, StartedAgent};
 pub use agent_gate::{AgentGate, GateHandle, pair as gate_pair};
 use background::Background;
+pub use background::EndedCommand;
 pub use foreground::{Foreground, OutputReader, Ran};
 pub use live_log::LiveLog;
 pub use output::KEPT;
@@ -351,6 +352,21 @@ impl Runner {
     /// Tells whether a command runs in the background.
     pub fn has_background(&mut self) -> bool {
         self.background.is_running()
+    }
+
+    /// Returns the next command in the background that has ended by itself; waits for it, for ever
+    /// if none runs. May be dropped and called again.
+    pub async fn next_ended(&mut self) -> EndedCommand {
+        self.background.next_ended().await
+    }
+
+    /// Returns those of which the log says that they run, before any was started: they have ended
+    /// with a worker that was killed.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn lost_background(&self) -> Result<Vec<EndedCommand>, DirError> {
+        Background::lost(&self.config)
     }
 
     /// Ends the commands in the background with all that they started; returns when that is gone.

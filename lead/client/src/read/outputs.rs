@@ -10,9 +10,6 @@ use teamd_shared::background;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
-/// The longest log that can be a note, in bytes: it has a path.
-const NOTE: u64 = 8 << 10;
-
 /// The output of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OutputTail {
@@ -50,26 +47,15 @@ pub fn outputs(
 ) -> Result<Vec<OutputTail>, DirError> {
     let mut all = Vec::new();
     all.extend(logged(dir, None, &TeamPath::command_log(name), bytes)?);
-    let mut ids = ids(dir, name)?;
-    ids.sort_unstable_by(|a, b| b.cmp(a));
-    for id in ids.into_iter().take(most) {
+    let numbers = background::numbers(dir, name)?;
+    for id in numbers.into_iter().rev().take(most) {
         let at = TeamPath::background_log(name, &id.to_string());
-        let Some(found) = logged(dir, Some(id), &at, bytes.max(NOTE))? else {
+        let Some(found) = logged(dir, Some(id), &at, bytes.max(background::MAX_NOTE))? else {
             continue;
         };
         all.push(growing(found, bytes));
     }
     Ok(all)
-}
-
-fn ids(dir: &TeamDir, name: &Name) -> Result<Vec<u32>, DirError> {
-    let found = dir.list(TeamPath::command_log(name).folder())?;
-    let of_name = format!("{name}.background-");
-    let ids = found.iter().filter_map(|found| {
-        let id = found.at.file_name().strip_prefix(&of_name)?;
-        id.strip_suffix(".log")?.parse().ok()
-    });
-    Ok(ids.collect())
 }
 
 fn logged(

@@ -89,6 +89,7 @@ fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
         toolbox: Idle,
         terminate: Arc::default(),
         pauses: None,
+        ended_commands: VecDeque::new(),
         servers: None,
         began,
         work_began: Duration::ZERO,

@@ -25,6 +25,7 @@ use teamd_shared::transcript::Usage;
 use teamd_worker_core::state::Budget;
 use teamd_worker_core::tools::{LocalAction, Outcome};
 use teamd_worker_model::{AgentProcess, Launch};
+use teamd_worker_sandbox::run::EndedCommand;
 use tokio::sync::watch;
 
 pub(crate) use toolbox::Toolbox;
@@ -92,6 +93,16 @@ pub(crate) trait Tools: std::fmt::Debug {
     /// Closes the gates of the agent and of the MCP servers, and ends the commands in the background with all that they
     /// started; returns when that is done.
     fn end_background(&mut self) -> impl Future<Output = ()>;
+    /// Returns the next command in the background that has ended by itself; waits for it. May be
+    /// dropped and called again.
+    fn background_ended(&mut self) -> impl Future<Output = EndedCommand> {
+        std::future::pending()
+    }
+    /// Returns the commands in the background that have ended with an earlier worker, which was
+    /// killed.
+    fn lost_background(&self) -> Vec<EndedCommand> {
+        Vec::new()
+    }
     /// Kills and reaps, in one round, the orphans of killed shims. Calls do so themselves: this is
     /// for the moments between them.
     fn reap_orphans(&mut self);

@@ -19,7 +19,7 @@ use teamd_worker_core::secret::Secret;
 use teamd_worker_core::state::Budget;
 use teamd_worker_core::tools::{EditFile, LocalAction, Outcome, RunAgent, Sleep, WriteFile};
 use teamd_worker_model::{AgentProcess, Launch, Meter, upstreams};
-use teamd_worker_sandbox::run::{self, GateHandle, Runner, RunnerConfig, reap_orphans};
+use teamd_worker_sandbox::run::{self, EndedCommand, GateHandle, Runner, RunnerConfig, reap_orphans};
 use teamd_worker_sandbox::{ConfinementArgs, Gateway, Vendor};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep_until, timeout};
@@ -346,6 +346,17 @@ impl Tools for Toolbox {
             gate.close().await;
         }
         self.runner.end_background().await;
+    }
+
+    async fn background_ended(&mut self) -> EndedCommand {
+        self.runner.next_ended().await
+    }
+
+    fn lost_background(&self) -> Vec<EndedCommand> {
+        self.runner.lost_background().unwrap_or_else(|error| {
+            tracing::error!("which background commands have ended cannot be seen: {error}");
+            Vec::new()
+        })
     }
 
     fn has_background(&mut self) -> bool {

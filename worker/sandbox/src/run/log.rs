@@ -13,12 +13,17 @@ use std::path::Path;
 use teamd_shared::background;
 
 use super::PIECE;
+use super::terminal::Terminal;
 
 /// How much of the head, and of the tail, of a log is kept, in bytes: a multiple of [`PIECE`].
 const SIDE: u64 = 1 << 20;
 
 /// How large the file becomes while the command runs, in bytes.
 const MOST: u64 = 4 * SIDE;
+
+/// How many lines a model is shown of it, and how many bytes are looked at for them.
+const LAST_LINES: usize = 20;
+const LAST_BYTES: usize = 2 << 10;
 
 /// The log of one command while it runs.
 #[derive(Debug)]
@@ -84,6 +89,38 @@ impl GrowingLog {
         self.tail = SIDE + marker.len() as u64;
         self.file
             .write_all(&[marker.as_bytes(), &last[..read]].concat())
+    }
+
+    /// Returns the last lines, as a terminal shows them, each led by a newline and quoted; empty if
+    /// there are none, or they cannot be read.
+    pub(super) fn last_lines(&self) -> String {
+        let read = self.file.metadata().and_then(|metadata| {
+            let mut bytes = vec![0; LAST_BYTES];
+            let from = metadata.len().saturating_sub(LAST_BYTES as u64);
+            let read = self.file.read_at(&mut bytes, from)?;
+            bytes.truncate(read);
+            Ok(bytes)
+        });
+        let Ok(bytes) = read else {
+            return String::new();
+        };
+        let mut terminal = Terminal::default();
+        let mut shown = terminal.push(&bytes);
+        shown.extend(terminal.finish());
+        let text = String::from_utf8_lossy(&shown);
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .collect();
+        let last = lines.len().saturating_sub(LAST_LINES);
+        let quoted: String = lines[last..]
+            .iter()
+            .map(|line| format!("\n> {line}"))
+            .collect();
+        if quoted.is_empty() {
+            return String::new();
+        }
+        format!("; it ends with:{quoted}")
     }
 
     /// Copies head and tail to where they outlive the incarnation.

@@ -157,15 +157,16 @@ fn row(view: &str, what: &str, measured: String) -> Figure {
 fn top(team: &Team, times: usize, idle: Duration) -> [String; 4] {
     let began = Instant::now();
     let mut terminal = Terminal::teamctl_at(team, &["top"], SIZE);
-    terminal.until_screen("the first row", |screen| screen.contains("▌ "));
-    let paint = time(began.elapsed());
+    let paint = until(began, &terminal, |screen| screen.contains("▌ "));
+    let paint = time(paint);
     terminal.press("4");
     let_pass(SETTLE);
     let mut sample = Sample::default();
     for n in 0..times {
         let began = append(team, n, 0);
-        terminal.until_screen("the message", |screen| screen.contains(&text(n, 0)));
-        sample.add(began.elapsed());
+        sample.add(until(began, &terminal, |screen| {
+            screen.contains(&text(n, 0))
+        }));
         let_pass(Duration::from_millis(100));
     }
     terminal.press("1");
@@ -388,11 +389,10 @@ impl Page {
 /// Returns the next event of a stream.
 fn next(events: &mut BufReader<TcpStream>) -> String {
     let mut line = String::new();
-    assert!(poll_until(&mut || {
+    while !line.starts_with("data: ") {
         line.clear();
-        events.read_line(&mut line).unwrap();
-        line.starts_with("data: ")
-    }));
+        assert!(events.read_line(&mut line).unwrap() > 0, "the stream ended");
+    }
     line
 }
 

@@ -8,6 +8,7 @@ mod adopt;
 mod agents;
 mod approve_code;
 mod auto_start;
+mod background;
 mod bounded;
 mod cgroups;
 mod chat;

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{BOTH, alice_did, ended, spawn};
-use crate::support::model_server::{Api, KEY, ModelServer, Reply};
+use crate::support::model_server::{Api, KEY, ModelServer, Reply, Request};
 
 /// No file below a directory holds the text.
 fn nowhere_in(directory: &Path, text: &str) {
@@ -207,7 +207,7 @@ fn nonsense_stops_no_worker_and_breaks_no_conversation() {
 }
 
 #[test]
-fn an_empty_refused_or_cut_answer_ends_the_work_and_not_the_worker() {
+fn an_empty_or_refused_answer_ends_the_work_and_a_cut_one_goes_on() {
     for (api, refusal, length) in [
         (Api::Anthropic, "refusal", "max_tokens"),
         (Api::OpenAi, "content_filter", "length"),
@@ -216,17 +216,49 @@ fn an_empty_refused_or_cut_answer_ends_the_work_and_not_the_worker() {
         server.replies(Reply::empty());
         server.replies(Reply::empty().stopped(refusal));
         server.replies(Reply::text("I will not do that").stopped(refusal));
-        server.replies(Reply::text("and then").stopped(length));
+        for piece in ["and ", "then ", "and "] {
+            server.replies(Reply::text(piece).stopped(length));
+        }
+        server.says("done");
+        for _ in 0..4 {
+            server.replies(Reply::text("on ").stopped(length));
+        }
         let half = Reply::empty()
             .and_raw_call("", "bash", "{\"command\": \"rm -r")
             .stopped(length);
         server.replies(half).says("mended");
         let team = alice_did(&server, api, "go");
-        for count in 2..=5 {
+        for count in 2..=6 {
             team.send("alice", "and now?");
             team.until_finished("alice", count);
+            let content = ended(&team, "alice").1;
+            match count {
+                4 => assert_eq!(content, "and then and done"),
+                5 => assert!(
+                    content.starts_with("on on on on \n[the answer ends here"),
+                    "{content}"
+                ),
+                6 => assert_eq!(content, "mended"),
+                _ => {}
+            }
         }
-        assert_eq!(ended(&team, "alice").1, "mended");
+        assert!(server.mentioned(0, "Continue exactly where it ended"));
+        let results = team.entries("alice", "result");
+        assert!(
+            results[0]["content"]
+                .as_str()
+                .unwrap()
+                .contains("not run: your answer reached"),
+            "{results:?}"
+        );
+        // A resume sends the same.
+        let before = server.last();
+        team.kill_and_wait_for_restart("alice");
+        server.says("again");
+        team.send("alice", "and now?");
+        team.until_finished("alice", 7);
+        let sent = |request: &Request| request.body["messages"].as_array().unwrap().len();
+        assert!(sent(&server.last()) > sent(&before));
         let cuts: Vec<Value> = team
             .entries("alice", "answer")
             .into_iter()
@@ -239,6 +271,14 @@ fn an_empty_refused_or_cut_answer_ends_the_work_and_not_the_worker() {
             cut("refusal"),
             cut("length"),
             cut("length"),
+            cut("length"),
+            Value::Null,
+            cut("length"),
+            cut("length"),
+            cut("length"),
+            cut("length"),
+            cut("length"),
+            Value::Null,
             Value::Null,
         ];
         assert_eq!(cuts, expected);

@@ -73,7 +73,10 @@ impl<T: Tools> Session<T> {
             match self.dispatcher.state.next(self.dispatcher.now()) {
                 NextStep::Wait(until) => {
                     let notify_again = self.flush_notices();
-                    let until = [until, notify_again, tell_again].into_iter().flatten().min();
+                    let until = [until, notify_again, tell_again]
+                        .into_iter()
+                        .flatten()
+                        .min();
                     self.serve(until).await?;
                 }
                 NextStep::TakeIn => drop(self.consume()?),

@@ -4,7 +4,9 @@
 mod agent;
 mod submission;
 
+use teamd_shared::clock;
 use teamd_shared::member::Gate;
+use teamd_shared::message::{Body, Message, RUNTIME};
 use teamd_shared::mutant;
 use teamd_shared::task::TaskId;
 use teamd_shared::transcript::{Block, Event};
@@ -12,6 +14,7 @@ use teamd_shared::transcript::{Block, Event};
 use crate::session::Session;
 use crate::tools::{Runs, Tools};
 use crate::transcript::TranscriptError;
+use teamd_worker_core::cut::{CONTINUE, CUT_CALL};
 use teamd_worker_core::state::{IncarnationEnd, Why};
 use teamd_worker_core::submission::{Asks, LeadQuestion};
 use teamd_worker_core::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval};
@@ -31,6 +34,9 @@ fn checking(task: TaskId) -> String {
 impl<T: Tools> Session<T> {
     /// Asks the model. A call that is dropped leaves nothing behind but its cost.
     pub(crate) async fn think(&mut self) -> Result<(), TranscriptError> {
+        if self.dispatcher.state.work.cut.must_be_told() {
+            self.tell_of_cut()?;
+        }
         self.dispatcher.state.thinking();
         if let Err(why) = self.ready_agent().await {
             self.dispatcher.state.failed(why);
@@ -79,6 +85,15 @@ impl<T: Tools> Session<T> {
             }
         }
         Ok(())
+    }
+
+    /// Tells the model that its last answer was cut. It is no mail, so no inbox has it.
+    fn tell_of_cut(&mut self) -> Result<(), TranscriptError> {
+        let owner = self.outbox.from().as_str();
+        let id = self.ids.message();
+        let message = Message::new(id, RUNTIME, owner, clock::wall(), Body::Message);
+        let messages = vec![message.with_content(CONTINUE).to_json()];
+        self.record(Event::Messages { messages })
     }
 
     /// Finds out which tools the MCP servers have, if that is not known. A call of theirs may be the
@@ -147,6 +162,9 @@ impl<T: Tools> Session<T> {
             let name = next.name.clone();
             let id = next.id.clone();
             return self.follow_call(&name, &id).await;
+        }
+        if self.dispatcher.state.work.cut.has_calls() {
+            return self.end_call(Outcome::error(CUT_CALL));
         }
         let message_id = next.message_id;
         let request_id = next.request_id.clone();

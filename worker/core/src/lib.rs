@@ -6,6 +6,7 @@
 
 pub mod allowance;
 pub mod at;
+pub mod cut;
 pub mod ledger;
 pub mod mcp;
 pub mod secret;

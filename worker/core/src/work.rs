@@ -23,6 +23,7 @@ use teamd_shared::transcript::{Block, Cut, Entry, Event, Usage, text_of};
 use uuid::Uuid;
 
 use crate::at::At;
+use crate::cut::{CUT_CALL, CutAnswers};
 use crate::tool_use::ToolUse;
 use crate::tools::{Action, AfterCrash, Call, Caller, Grant, IN_DOUBT, TeamAction};
 
@@ -51,6 +52,8 @@ pub struct WorkProgress {
     pub calls: VecDeque<ToolUse>,
     /// What the lead gets to read when the work ends: the final answer, or the error.
     pub closing: String,
+    /// What was cut at the limit of one answer, and goes on.
+    pub cut: CutAnswers,
     /// Why the last piece of work came to nothing, in a few words; empty if it did not, or another
     /// one has begun.
     pub trouble: String,
@@ -88,6 +91,7 @@ impl WorkProgress {
             usage: Usage::default(),
             calls: VecDeque::new(),
             closing: String::new(),
+            cut: CutAnswers::default(),
             trouble: String::new(),
             idle_reason: None,
             position: Position::START,
@@ -115,10 +119,11 @@ impl WorkProgress {
             Event::Incarnation {
                 prompt: Some(_), ..
             } => self.begin(),
-            Event::Messages { messages }
-                if messages.iter().any(|message| self.is_work(message)) =>
-            {
-                self.begin();
+            Event::Messages { messages } => {
+                self.cut.read(messages);
+                if messages.iter().any(|message| self.is_work(message)) {
+                    self.begin();
+                }
             }
             Event::Answer {
                 content,
@@ -132,11 +137,15 @@ impl WorkProgress {
                 let is_beside = !self.calls.is_empty();
                 self.calls.extend(calls_of(content, is_beside));
                 if !is_beside {
-                    self.closing = closing(content, *cut);
-                    self.at = if self.calls.is_empty() {
-                        At::Done(IdleReason::Available)
-                    } else {
+                    let has_calls = !self.calls.is_empty();
+                    let text = self.cut.answered(text_of(content), *cut, has_calls);
+                    self.closing = closing(text, *cut);
+                    self.at = if has_calls {
                         At::Call
+                    } else if self.cut.goes_on() {
+                        At::Turn { results: true }
+                    } else {
+                        At::Done(IdleReason::Available)
                     };
                 }
             }
@@ -212,10 +221,7 @@ impl WorkProgress {
                     self.begin();
                 }
             }
-            Event::Incarnation { .. }
-            | Event::Messages { .. }
-            | Event::Restarted { .. }
-            | Event::Asked { .. } => {}
+            Event::Incarnation { .. } | Event::Restarted { .. } | Event::Asked { .. } => {}
         }
     }
 
@@ -236,6 +242,7 @@ impl WorkProgress {
             self.turns = 0;
             self.spent = Usage::default();
             self.granted = Grant::default();
+            self.cut = CutAnswers::default();
             self.trouble = String::new();
             self.idle_reason = None;
         }
@@ -280,6 +287,9 @@ impl WorkProgress {
     /// Returns the results of the calls that are not run in this incarnation; marks the one that is
     /// made again.
     pub fn interrupted(&mut self) -> Vec<Event> {
+        if self.cut.has_calls() {
+            return self.calls.iter().map(cut_call).collect();
+        }
         let caller = Caller::of(&self.owner);
         let first = self.calls.front();
         let continues = first.is_some_and(|call| runs_again(caller, call));
@@ -328,9 +338,18 @@ fn trouble(reason: IdleReason, told: &str) -> String {
     }
 }
 
+/// Returns the result of a call of an answer that was cut.
+fn cut_call(call: &ToolUse) -> Event {
+    Event::Result {
+        tool_use_id: call.id.clone(),
+        content: CUT_CALL.to_owned(),
+        is_error: true,
+        images: Vec::new(),
+    }
+}
+
 /// Returns what the lead gets to read of an answer that ends the work.
-fn closing(content: &[Block], cut: Option<Cut>) -> String {
-    let text = text_of(content);
+fn closing(text: String, cut: Option<Cut>) -> String {
     let why = match cut {
         Some(Cut::Length) => "[the answer ends here: it reached the limit of one answer]",
         Some(Cut::Refusal) => "[the model refused to continue]",

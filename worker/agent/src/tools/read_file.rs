@@ -1,7 +1,12 @@
-//! `read_file`: lines of a text file in the workspace.
+//! `read_file`: lines of a text file in the workspace, or an image.
 
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use teamd_worker_core::tools::ReadFile;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use teamd_shared::image::{Image, ImageType, MAX_IMAGE, placeholder};
+use teamd_worker_core::tools::{Outcome, ReadFile};
 
 use super::workspace::{Workspace, not_text};
 use teamd_worker_sandbox::run::KEPT;
@@ -17,60 +22,109 @@ const MAX_LINE: u64 = 4 * KEPT as u64 + 1;
 /// and the worker serves no event meanwhile.
 const MAX_SKIPPED: u64 = 64 << 20;
 
+/// The largest image that a model is shown, in bytes, and in pixels each way: with those in base64,
+/// the limits of the services.
+const MOST_BYTES: usize = MAX_IMAGE / 4 * 3;
+const MOST_PIXELS: usize = 8000;
+
 /// How much of a file is read to decide whether it is text, in bytes.
 const PROBE: usize = 8 << 10;
 
 impl Workspace {
-    /// Reads lines of a text file, at most 50,000 characters.
-    pub(super) fn read(
-        &self,
-        ReadFile {
-            path,
-            limit,
-            offset,
-        }: &ReadFile,
-    ) -> Result<String, String> {
-        let first = offset.unwrap_or(1);
-        let limit = limit.unwrap_or(DEFAULT_LINES);
+    /// Reads lines of a text file, at most 50,000 characters, or an image.
+    pub(super) fn read(&self, file: &ReadFile) -> Outcome {
+        self.try_read(file).unwrap_or_else(Outcome::error)
+    }
+
+    fn try_read(&self, call: &ReadFile) -> Result<Outcome, String> {
+        let path = &call.path;
         let (file, stat) = self.open_file(path)?;
         let mut reader = BufReader::with_capacity(PROBE, file);
-        let error = |error| format!("cannot read {path}: {error}");
-        if reader.fill_buf().map_err(error)?.contains(&0) {
+        let begin = reader
+            .fill_buf()
+            .map_err(|error| format!("cannot read {path}: {error}"))?;
+        if let Some(kind) = ImageType::of_bytes(begin) {
+            return read_image(path, kind, reader);
+        }
+        if begin.contains(&0) {
             return Err(not_text(path, &stat));
         }
-        let mut left = MAX_SKIPPED;
-        for line in 1..first {
-            let skipped = reader
-                .by_ref()
-                .take(left)
-                .skip_until(b'\n')
-                .map_err(error)?;
-            left = left.saturating_sub(skipped as u64);
-            if left == 0 {
-                return Err(format!(
-                    "offset {first} lies more than {MAX_SKIPPED} bytes behind the beginning of {path}: look there with bash \
-                     (`sed -n {first},{}p`)",
-                    first.saturating_add(limit)
-                ));
-            }
-            if skipped == 0 {
-                return Err(format!(
-                    "{path} has {} lines: offset {first} is behind its end",
-                    line - 1
-                ));
-            }
-        }
-        let text = page(&mut reader, first, limit).map_err(error)?;
-        if !text.is_empty() {
-            return Ok(text);
-        }
-        let nothing = if first == 1 {
-            "the file is empty"
-        } else {
-            "the file ends here"
-        };
-        Ok(format!("[{nothing}]"))
+        read_lines(call, reader).map(Outcome::ok)
     }
+}
+
+/// Reads an image; the result has a text in its place, for a model that takes none.
+fn read_image(path: &str, kind: ImageType, reader: impl Read) -> Result<Outcome, String> {
+    let mut bytes = Vec::new();
+    reader
+        .take(MOST_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("cannot read {path}: {error}"))?;
+    if bytes.len() > MOST_BYTES {
+        return Err(format!(
+            "{path} is an image of more than {MOST_BYTES} bytes, which no model takes: make a smaller one with bash"
+        ));
+    }
+    let size = imagesize::blob_size(&bytes)
+        .map_err(|_| format!("{path} begins as an image, and is broken"))?;
+    let (width, height) = (size.width, size.height);
+    if width.max(height) > MOST_PIXELS {
+        return Err(format!(
+            "{path} is an image of {width}×{height} pixels; a model takes {MOST_PIXELS} each way: make a smaller one \
+             with bash"
+        ));
+    }
+    let mut outcome = Outcome::ok(placeholder(kind, bytes.len()));
+    outcome.images.push(Image {
+        media_type: kind,
+        data: STANDARD.encode(&bytes),
+    });
+    Ok(outcome)
+}
+
+fn read_lines(
+    ReadFile {
+        path,
+        limit,
+        offset,
+    }: &ReadFile,
+    mut reader: BufReader<File>,
+) -> Result<String, String> {
+    let error = |error| format!("cannot read {path}: {error}");
+    let first = offset.unwrap_or(1);
+    let limit = limit.unwrap_or(DEFAULT_LINES);
+    let mut left = MAX_SKIPPED;
+    for line in 1..first {
+        let skipped = reader
+            .by_ref()
+            .take(left)
+            .skip_until(b'\n')
+            .map_err(error)?;
+        left = left.saturating_sub(skipped as u64);
+        if left == 0 {
+            return Err(format!(
+                "offset {first} lies more than {MAX_SKIPPED} bytes behind the beginning of {path}: look there with bash \
+                     (`sed -n {first},{}p`)",
+                first.saturating_add(limit)
+            ));
+        }
+        if skipped == 0 {
+            return Err(format!(
+                "{path} has {} lines: offset {first} is behind its end",
+                line - 1
+            ));
+        }
+    }
+    let text = page(&mut reader, first, limit).map_err(error)?;
+    if !text.is_empty() {
+        return Ok(text);
+    }
+    let nothing = if first == 1 {
+        "the file is empty"
+    } else {
+        "the file ends here"
+    };
+    Ok(format!("[{nothing}]"))
 }
 
 /// Reads some lines. Unless the file ends there, a note at the end tells where to continue.

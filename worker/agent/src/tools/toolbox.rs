@@ -19,7 +19,9 @@ use teamd_worker_core::secret::Secret;
 use teamd_worker_core::state::Budget;
 use teamd_worker_core::tools::{EditFile, LocalAction, Outcome, RunAgent, Sleep, WriteFile};
 use teamd_worker_model::{AgentProcess, Launch, Meter, upstreams};
-use teamd_worker_sandbox::run::{self, EndedCommand, GateHandle, Runner, RunnerConfig, reap_orphans};
+use teamd_worker_sandbox::run::{
+    self, EndedCommand, GateHandle, Runner, RunnerConfig, reap_orphans,
+};
 use teamd_worker_sandbox::{ConfinementArgs, Gateway, Vendor};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep_until, timeout};
@@ -263,7 +265,7 @@ impl Tools for Toolbox {
                     seconds,
                 };
             }
-            LocalAction::ReadFile(file) => self.workspace.read(&file).into(),
+            LocalAction::ReadFile(file) => self.workspace.read(&file),
             LocalAction::Search(search) => {
                 let started = search::start(&search, &mut self.runner, gate);
                 return RunningCall::Command(started);

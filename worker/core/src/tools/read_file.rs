@@ -6,7 +6,7 @@ use serde::Deserialize;
 use teamd_shared::tools::input;
 
 /// Reads a text file in the workspace: up to `limit` lines (2,000 by default) from line `offset`.
-/// Binary files are refused.
+/// A PNG, JPEG, WebP or GIF is shown to you. Other binary files are refused.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadFile {

@@ -64,11 +64,16 @@ impl ScratchWorkspace {
         offset: Option<u64>,
         limit: Option<u64>,
     ) -> Result<String, String> {
-        self.workspace.read(&ReadFile {
+        let outcome = self.workspace.read(&ReadFile {
             path: path.to_owned(),
             limit,
             offset,
-        })
+        });
+        if outcome.is_error {
+            Err(outcome.content)
+        } else {
+            Ok(outcome.content)
+        }
     }
 
     fn guide(&self, most: usize) -> Guide {

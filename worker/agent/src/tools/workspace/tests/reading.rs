@@ -1,5 +1,7 @@
 //! What is read of a file.
 
+use teamd_shared::image::ImageType;
+
 use super::*;
 
 #[test]
@@ -187,4 +189,47 @@ fn a_guide_is_taken_whole_if_it_fits_and_else_its_first_lines() {
     );
     scratch.put("AGENTS.md", " \n");
     assert_eq!(scratch.guide(100).file, "CLAUDE.md");
+}
+
+/// The header of a PNG of so many pixels: enough to know its size.
+fn png(width: u32, height: u32) -> Vec<u8> {
+    let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
+    bytes.extend(width.to_be_bytes());
+    bytes.extend(height.to_be_bytes());
+    bytes.extend(b"\x08\x06\0\0\0....");
+    bytes
+}
+
+#[test]
+fn an_image_is_shown_and_one_that_no_model_takes_is_refused() {
+    let scratch = ScratchWorkspace::new();
+    let read = |bytes: &[u8]| {
+        let mut file = File::create(scratch.path("picture")).unwrap();
+        file.write_all(bytes).unwrap();
+        scratch.workspace.read(&ReadFile {
+            path: "picture".to_owned(),
+            limit: None,
+            offset: None,
+        })
+    };
+    let shown = read(&png(640, 480));
+    assert_eq!(
+        (shown.content.as_str(), shown.is_error),
+        ("[image: png, 33B]", false)
+    );
+    assert_eq!(shown.images[0].media_type, ImageType::Png);
+    let mut large = png(10, 10);
+    large.resize(4 << 20, 0);
+    for (bytes, why) in [
+        (png(9000, 10), "9000×10 pixels"),
+        (b"\x89PNG\r\n\x1a\n".to_vec(), "is broken"),
+        (large, "more than 3932160 bytes"),
+        (b"RIFF\0\0\0\0WAVE".to_vec(), "is not text"),
+    ] {
+        let refused = read(&bytes);
+        assert!(
+            refused.is_error && refused.images.is_empty() && refused.content.contains(why),
+            "{refused:?}"
+        );
+    }
 }

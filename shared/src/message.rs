@@ -42,6 +42,8 @@ pub const MAX_SUMMARY: usize = 200;
 pub const USER: &str = "user";
 /// The sender of the daemon's own messages.
 pub const TEAMD: &str = "teamd";
+/// Why the daemon asks a teammate to leave that was idle for as long as it may be.
+pub const IDLE: &str = "idle";
 /// Who tells a teammate what became of what it has started: its own worker.
 pub const RUNTIME: &str = "runtime";
 /// The receiver of a broadcast.

@@ -120,6 +120,7 @@ impl Terms {
         self.bounds.cpu_time = patch.cpu_time.or(self.bounds.cpu_time);
         self.bounds.max_procs = patch.max_procs.or(self.bounds.max_procs);
         self.bounds.max_time = patch.max_time.or(self.bounds.max_time);
+        self.bounds.max_idle = patch.max_idle.or(self.bounds.max_idle);
         self
     }
 }
@@ -373,6 +374,8 @@ pub struct Bounds {
     pub max_procs: Option<u32>,
     /// Seconds from its beginning to its end.
     pub max_time: Option<u64>,
+    /// Seconds that it is idle until it is asked to leave.
+    pub max_idle: Option<u64>,
 }
 
 impl Bounds {

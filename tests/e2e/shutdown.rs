@@ -470,3 +470,53 @@ fn a_worker_killed_while_its_shutdown_is_pending_is_not_restarted() {
         "expired"
     );
 }
+
+#[test]
+fn a_teammate_that_is_idle_for_as_long_as_it_may_be_leaves() {
+    let team = Team::started();
+    let spawn = ["spawn", "alice", "--model", "script", "--max-idle", "1s"];
+    team.teamctl(spawn).ok();
+    team.wait_for("alice", "shutdown");
+    let asked = team.requests("shutdown");
+    let facts = (&asked[0]["payload"]["reason"], &asked[0]["status"]);
+    assert_eq!(facts, (&json!("idle"), &json!("approved")));
+    // Work begins the time anew.
+    team.teamctl(["spawn", "bob", "--model", "script", "--max-idle", "2s"])
+        .ok();
+    for _ in 0..3 {
+        team.does("bob", "/sleep 1");
+    }
+    assert_eq!(team.requests("shutdown").len(), 1);
+    team.wait_for("bob", "shutdown");
+}
+
+#[test]
+fn a_teammate_stays_while_a_task_can_become_its_own() {
+    let team = Team::started();
+    let add = |text: &str| {
+        team.teamctl(["task", "add", text, "--for", "bob", "--later"])
+            .ok()
+    };
+    add("first");
+    let first = ["task", "add", "second", "--after", "1"];
+    team.teamctl(first).ok();
+    let spawn = [
+        "spawn",
+        "alice",
+        "--model",
+        "script",
+        "--auto",
+        "--max-idle",
+        "1s",
+    ];
+    team.teamctl(spawn).ok();
+    // It is looked at more than once while another one comes and goes.
+    let spawn = ["spawn", "carol", "--model", "script", "--max-idle", "3s"];
+    team.teamctl(spawn).ok();
+    team.wait_for("carol", "shutdown");
+    assert_eq!(team.status("alice"), "idle");
+    for task in ["1", "2"] {
+        team.teamctl(["task", "cancel", task]).ok();
+    }
+    team.wait_for("alice", "shutdown");
+}

@@ -418,7 +418,7 @@ fn limits_are_shown_with_the_means_that_hold_them_and_come_from_the_file_of_the_
     let bounds = shown(&team, "alice")["bounds"].clone();
     assert_eq!(
         bounds,
-        json!({"memory": 2_u64 << 30, "cpu_time": 3600, "max_procs": 200, "max_time": null})
+        json!({"memory": 2_u64 << 30, "cpu_time": 3600, "max_procs": 200, "max_time": null, "max_idle": null})
     );
     let text = team.teamctl(["status", "alice"]).ok().stdout;
     let limits = "memory 2G, each process (rlimit); CPU time 1h, each process (rlimit); 200 processes, each tool call (its shim)";

@@ -1,5 +1,6 @@
 //! The tools of a teammate, called by the script model in a real workspace.
 
+use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::Duration;
 
@@ -504,4 +505,29 @@ fn an_interrupt_ends_the_work_and_not_the_teammate() {
     // An idle teammate is not interrupted, neither now nor later.
     team.teamctl(["interrupt", "alice"]).ok();
     assert_eq!(content(&team.does("alice", "/bash echo then")[0]), "then");
+}
+
+#[test]
+fn a_teammate_commits_in_place_where_the_user_has_no_author_and_as_the_user_where_there_is_one() {
+    let team = with_alice();
+    let commit = "/bash git init -q . && git commit -q --allow-empty -m one && git log -1 --format='%an <%ae>'";
+    let results = team.does("alice", commit);
+    assert_eq!(content(&results[0]), "alice <alice@teamd.invalid>");
+    // That of the repository counts more, and so does that of the user.
+    let own = "/bash git config user.name Ann && git config user.email ann@example.org && \
+               git commit -q --allow-empty -m two && git log -1 --format='%an <%ae>'";
+    assert_eq!(
+        content(&team.does("alice", own)[0]),
+        "Ann <ann@example.org>"
+    );
+    let settings = "[user]\n\tname = Una\n\temail = una@example.org\n";
+    std::fs::File::create(team.home().join(".gitconfig"))
+        .and_then(|mut file| file.write_all(settings.as_bytes()))
+        .unwrap();
+    team.spawn("bob", "");
+    let results = team.does(
+        "bob",
+        "/bash mkdir b && cd b && git init -q . && git commit -q --allow-empty -m one && git log -1 --format='%an <%ae>'",
+    );
+    assert_eq!(content(&results[0]), "Una <una@example.org>");
 }

@@ -197,6 +197,17 @@ impl Team {
             .min_by_key(|task| (Reverse(task.priority), task.id))
     }
 
+    /// Tells whether a task is, or can become, one that a member may claim.
+    pub fn has_work_for(&self, member: &Member) -> bool {
+        self.tasks.values().any(|task| {
+            let is_unfinished = matches!(
+                task.status,
+                TaskStatus::Pending | TaskStatus::InProgress | TaskStatus::InReview
+            );
+            is_unfinished && !task.waits_for_person() && task.is_for(member)
+        })
+    }
+
     /// Returns the teammates that may claim a task, including those that have ended.
     pub fn able<'a>(&'a self, task: &'a Task) -> impl Iterator<Item = &'a Member> {
         let members = self.members.values().map(|state| &state.record);

@@ -29,7 +29,7 @@ const ALL_TABLES: [&str; 10] = [
 ];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 69] = [
+const EXAMPLES: [(&str, &str); 70] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -42,6 +42,7 @@ const EXAMPLES: [(&str, &str); 69] = [
     ("cpu_time", "'1h'"),
     ("max_procs", "200"),
     ("max_time", "28800"),
+    ("max_idle", "1800"),
     ("team", "{}"),
     ("max_members", "16"),
     ("approve_code", "true"),

@@ -113,6 +113,10 @@ pub struct TermsPatch {
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = LIMITS)]
     #[serde(deserialize_with = "seconds")]
     pub max_time: Option<u64>,
+    /// Ask it to leave when it was idle for this time, such as 30m [default: it stays]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = LIMITS)]
+    #[serde(deserialize_with = "seconds")]
+    pub max_idle: Option<u64>,
     /// How its commands are confined.
     #[command(flatten)]
     pub sandbox: SandboxPatch,
@@ -176,6 +180,7 @@ impl TermsPatch {
             cpu_time: variable(lookup, "TEAM_CPU_TIME", parse_seconds)?,
             max_procs: variable(lookup, "TEAM_MAX_PROCS", parse_count)?,
             max_time: variable(lookup, "TEAM_MAX_TIME", parse_seconds)?,
+            max_idle: variable(lookup, "TEAM_MAX_IDLE", parse_seconds)?,
             ..Self::default()
         })
     }
@@ -207,6 +212,7 @@ impl TermsPatch {
             cpu_time: self.cpu_time.or(below.cpu_time),
             max_procs: self.max_procs.or(below.max_procs),
             max_time: self.max_time.or(below.max_time),
+            max_idle: self.max_idle.or(below.max_idle),
             sandbox: self.sandbox.merge(&below.sandbox),
             instructions: self.instructions.or(below.instructions),
         }
@@ -257,6 +263,7 @@ impl TermsPatch {
             cpu_time,
             max_procs,
             max_time,
+            max_idle: _,
             sandbox,
             instructions: _,
         } = self;
@@ -273,6 +280,7 @@ impl TermsPatch {
             "total",
             "restart",
             "auto",
+            "max_idle",
             "instructions",
         ]);
         let elsewhere = to.file.zip(workspace.as_deref());

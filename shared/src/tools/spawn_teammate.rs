@@ -173,6 +173,7 @@ impl SpawnTeammate {
             cpu_time: None,
             max_procs: None,
             max_time: None,
+            max_idle: None,
             sandbox,
             instructions: None,
         })

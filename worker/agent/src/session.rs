@@ -89,7 +89,12 @@ impl<T: Tools> Session<T> {
                 NextStep::Submit => self.submit().await?,
                 NextStep::Renumber => self.renumber(),
                 NextStep::Resolve(verdict) => self.resolve(&verdict).await?,
-                NextStep::Approve { request_id, reason } => self.approve(request_id, reason),
+                NextStep::Approve { request_id, reason } => {
+                    self.answer_for_model(request_id, true, reason);
+                }
+                NextStep::Refuse { request_id, reason } => {
+                    self.answer_for_model(request_id, false, reason);
+                }
                 NextStep::ResolveAnswer(answer) => self.resolve_answer(&answer)?,
                 NextStep::Finish(reason) => self.finish(reason)?,
                 NextStep::Leave(end) => return self.leave(&end).await,
@@ -316,13 +321,14 @@ impl<T: Tools> Session<T> {
     }
 
     /// Answers a shutdown for the model.
-    fn approve(&mut self, request_id: RequestId, reason: String) {
+    fn answer_for_model(&mut self, request_id: RequestId, approve: bool, reason: String) {
         let (message_id, repeated) = match self.approval.take() {
             Some((answered, id)) if answered == request_id => (id, true),
             _ => (self.ids.message(), false),
         };
         let by = AnsweredBy::Runtime;
-        if let Err(error) = self.respond(&request_id, (message_id, repeated), (true, reason), by) {
+        if let Err(error) = self.respond(&request_id, (message_id, repeated), (approve, reason), by)
+        {
             tracing::error!("the shutdown could not be answered: {error}");
             // The line may be there all the same.
             self.approval = Some((request_id, message_id));

@@ -5,6 +5,7 @@
 
 mod agent;
 mod agent_gate;
+mod author;
 mod background;
 mod foreground;
 mod live_log;
@@ -39,6 +40,7 @@ use crate::find_places::{Origin, take_writable};
 use crate::gateway::Gateway;
 use crate::place::Place;
 use crate::places::CommandPlaces;
+use crate::policy::Policy;
 use crate::shim::{ShimJob, ShimOrder, ShimProgram};
 use crate::temp::TempDir;
 pub use agent::{AgentStart, StartedAgent};
@@ -104,6 +106,8 @@ pub struct Runner {
     config: RunnerConfig,
     places: CommandPlaces,
     background: Background,
+    /// Whether its commands commit as the teammate where the user has set no author.
+    has_author: bool,
     /// What the model gets to read with its first command.
     first_note: String,
     /// Removed when the incarnation ends, after the commands have ended: so it is the last field.
@@ -153,10 +157,16 @@ impl Runner {
         if let Some(state) = &state {
             caches::tell(&mut config.environment, &config.sandbox, &places, state);
         }
+        let has_author =
+            author::make(&config, &places.seen.git, temp.path()).unwrap_or_else(|error| {
+                tracing::warn!("commits have no author of their own: {error}");
+                false
+            });
         Ok(Self {
             config,
             places,
             background: Background::default(),
+            has_author,
             first_note,
             _temp: temp,
         })
@@ -339,6 +349,9 @@ impl Runner {
         for (name, value) in variables {
             environment.to_mut().set(name, &value);
         }
+        if self.has_author {
+            self.set_author(order.policy.as_ref(), environment.to_mut());
+        }
         // The shim would report it later, and less clearly.
         let job = config
             .workspace
@@ -347,6 +360,17 @@ impl Runner {
         let mut job = job.map_err(|error| cannot_start(config, &error))?;
         job.handed_on.extend(way.and_then(Way::hand_on));
         Ok(job)
+    }
+
+    /// Names the author of commits in the environment of a command with this policy, if the user's
+    /// settings name none.
+    pub fn set_author(&self, policy: Option<&Policy>, environment: &mut Environment) {
+        if !self.has_author {
+            return;
+        }
+        let temp = policy.map_or(self.places.temp.path.as_path(), Policy::temp_inside);
+        let file = temp.join(author::FILE);
+        environment.set(author::VARIABLE, &file.to_string_lossy());
     }
 
     /// Tells whether a command runs in the background.

@@ -136,7 +136,7 @@ pub(crate) fn decide(view: &DecisionView<'_>, event: &Event, ids: &mut dyn Ids) 
         Event::Integrate => view.integrate_next(),
         Event::Review { task } => view.review(*task, ids),
         Event::Offer => view.offer(ids),
-        Event::Deadline => view.deadline(),
+        Event::Deadline => view.deadline(ids),
         Event::Forced { incarnation } => view.terminate_incarnation(incarnation, Ending::Force),
         Event::Terminate => view.terminate(ids),
     }

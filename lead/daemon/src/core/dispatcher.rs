@@ -170,6 +170,7 @@ impl Dispatcher {
             .is_some_and(|at| at <= now.monotonic)
         {
             self.look_at_workers(io);
+            self.runtime.spare_idle(&self.team, now);
             self.queue(Event::Deadline);
         }
         while matches!(self.stage, DaemonStage::Running) && !self.journal.is_blocked(io.now()) {

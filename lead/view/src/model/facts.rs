@@ -63,6 +63,7 @@ fn bounds(member: &RosterMember) -> String {
         cpu_time,
         max_procs,
         max_time,
+        max_idle,
     } = member.bounds;
     let sum = member.cgroup.clone().unwrap_or_default();
     let of_memory = if sum.memory {
@@ -92,6 +93,12 @@ fn bounds(member: &RosterMember) -> String {
         max_time.map(|most| {
             format!(
                 "{} for an incarnation (the daemon)",
+                format_duration(Duration::from_secs(most))
+            )
+        }),
+        max_idle.map(|most| {
+            format!(
+                "{} idle (the daemon)",
                 format_duration(Duration::from_secs(most))
             )
         }),

@@ -185,6 +185,7 @@ impl Toolbox {
         let mut environment = self
             .agent_environment()
             .map_err(|error| cannot_start_agent(agent, &error))?;
+        self.runner.set_author(policy.as_ref(), &mut environment);
         let mut token = None;
         if uses_token && let Some(value) = config.environment.value(CLAUDE_TOKEN) {
             let handed = token.insert(Secret::new(CLAUDE_TOKEN, value));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use teamd_shared::id::RequestId;
 use teamd_shared::member::Waiting;
-use teamd_shared::message::{IdleReason, Relevance};
+use teamd_shared::message::{IDLE, IdleReason, Relevance};
 use teamd_shared::request::Status;
 use teamd_shared::task::TaskId;
 
@@ -38,6 +38,13 @@ pub enum NextStep {
     Renumber,
     /// Tell the model what became of it.
     Resolve(Judged),
+    /// Say no to the shutdown for the model.
+    Refuse {
+        /// The request.
+        request_id: RequestId,
+        /// Why the runtime answers so.
+        reason: String,
+    },
     /// Answer the shutdown for the model.
     Approve {
         /// The request.
@@ -234,6 +241,14 @@ impl State {
             .as_ref()
             .filter(|shutdown| now >= shutdown.not_before)?;
         let overdue = now >= shutdown.decide_by;
+        // It was asked since it was idle, and something came meanwhile.
+        let has_work = self.work.at != At::Idle || shutdown.mail_first;
+        if shutdown.directive.reason == IDLE && has_work {
+            return Some(NextStep::Refuse {
+                request_id: shutdown.directive.request_id.clone(),
+                reason: "not idle any more".to_owned(),
+            });
+        }
         let reason = match self.work.at {
             // It is read first, but a worker that gets news without a pause answers all the same.
             At::Idle if self.arrived.mail == Relevance::News && !overdue => return None,

@@ -7,6 +7,7 @@ use teamd_shared::control::{Done, Refusal, RefusalCode, ShutdownOrder};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, Notice, Record, RequestEvent, TeamEvent};
 use teamd_shared::member::{Ending, Member};
+use teamd_shared::message::IDLE;
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request, Status};
 use uuid::Uuid;
@@ -19,6 +20,8 @@ use crate::core::runtime::DueStep;
 
 /// Seconds that a model has to decide when a signal has ended the daemon.
 const HURRIED: f64 = 3.0;
+/// Seconds that an idle worker has to say whether it leaves: no model is asked.
+const DECIDE_WITHIN: f64 = 30.0;
 /// Seconds after which a teammate is forced when `teamd stop --force` asks it.
 const STOP_FORCE_AFTER: f64 = 10.0;
 
@@ -134,7 +137,7 @@ impl DecisionView<'_> {
     }
 
     /// Takes the steps of the ladder that are due. A signal is journaled before it is sent.
-    pub(super) fn deadline(&self) -> Decision {
+    pub(super) fn deadline(&self, ids: &mut dyn Ids) -> Decision {
         let due = self.runtime.due(self.now).into_iter();
         due.fold(
             Decision::default(),
@@ -144,8 +147,27 @@ impl DecisionView<'_> {
                     decision.and(self.terminate_incarnation(&incarnation, ending))
                 }
                 DueStep::Refuse => decision.and(self.refuse_permission(&incarnation.name)),
+                DueStep::Leave => decision.and(self.ask_idle(&incarnation, ids)),
             },
         )
+    }
+
+    /// Asks a teammate to leave that was idle for as long as it may be. Its worker knows what came
+    /// meanwhile, and then says no.
+    fn ask_idle(&self, incarnation: &Incarnation, ids: &mut dyn Ids) -> Decision {
+        let Some(member) = self.present(incarnation) else {
+            return Decision::default();
+        };
+        let order = ShutdownOrder {
+            name: incarnation.name.clone(),
+            request_id: self.new_request_id(&[], ids),
+            reason: IDLE.to_owned(),
+            decide_within: DECIDE_WITHIN,
+            force_after: None,
+            wait: false,
+        };
+        let (asked, _) = self.ask(member, &order, false, ids.message());
+        asked
     }
 
     /// Begins to end an incarnation by signals. SIGTERM tells it to leave at the next safe point;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use teamd_shared::journal::Team;
+use teamd_shared::member::Doing;
 use teamd_shared::name::Name;
 
 use super::ladder::{DueStep, Ladder};
@@ -22,10 +23,15 @@ impl Runtime {
         let worker = self.enter(&Incarnation::of(member));
         worker.arm_watch(team, name, now, rules);
         let age = worker.adopted_age;
+        let is_idle = worker.ready
+            && worker.state.doing == Doing::Idle
+            && !worker.has_unread
+            && worker.is_connected();
         let Ladder::Steps(deadlines) = &mut worker.ladder else {
             return;
         };
         deadlines.arm_limit(team, member, now, age);
+        deadlines.arm_idle(team, member, is_idle, now);
         deadlines.arm_permission(team, name, now, rules);
         deadlines.arm_termination(team, member, now, rules);
     }
@@ -50,6 +56,18 @@ impl Runtime {
             }
         }
         due
+    }
+
+    /// Lets the teammates that were idle for long enough be so for as long again, where there is a
+    /// reason to keep them.
+    pub(crate) fn spare_idle(&mut self, team: &Team, now: Now) {
+        for (name, worker) in &mut self.members {
+            if let Some(state) = team.members.get(name)
+                && let Ladder::Steps(deadlines) = &mut worker.ladder
+            {
+                deadlines.spare(team, &state.record, now);
+            }
+        }
     }
 
     /// Records that the process of an incarnation has ended: no step of the ladder is due any more,

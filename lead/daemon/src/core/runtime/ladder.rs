@@ -5,7 +5,7 @@ use std::time::Duration;
 use teamd_shared::journal::Team;
 use teamd_shared::member::{Ending, Member, Phase};
 use teamd_shared::name::Name;
-use teamd_shared::request::{Kind, Payload};
+use teamd_shared::request::{Kind, Payload, Status};
 
 use super::DecisionRules;
 use crate::core::event::Now;
@@ -50,6 +50,8 @@ pub(super) struct Deadlines {
     limit: Option<Duration>,
     /// It has asked for a permission: then that is refused.
     permission: Option<Duration>,
+    /// It is idle: then it is asked to leave.
+    idle: Option<Duration>,
 }
 
 /// A step that is due.
@@ -61,6 +63,8 @@ pub(crate) enum DueStep {
     Kill,
     /// Its permission question is refused.
     Refuse,
+    /// It is asked to leave.
+    Leave,
 }
 
 impl Deadlines {
@@ -72,6 +76,7 @@ impl Deadlines {
             (self.overdue, DueStep::Terminate(Ending::Overdue)),
             (self.limit, DueStep::Terminate(Ending::Limit)),
             (self.permission, DueStep::Refuse),
+            (self.idle, DueStep::Leave),
         ];
         steps.into_iter().filter_map(|(at, due)| Some((at?, due)))
     }
@@ -86,6 +91,32 @@ impl Deadlines {
                 self.limit.get_or_insert(now.monotonic + left);
             }
             _ => self.limit = None,
+        }
+    }
+
+    /// `is_idle`: whether its worker has nothing to do.
+    pub(super) fn arm_idle(&mut self, team: &Team, member: &Member, is_idle: bool, now: Now) {
+        let asked = team.shutdown_of(&member.name);
+        let is_asked =
+            asked.is_some_and(|asked| matches!(asked.status, Status::Pending | Status::Approved));
+        match member.terms.bounds.max_idle {
+            Some(most) if is_idle && !is_asked && member.ending.is_none() => {
+                let most = Duration::from_secs(most).min(FOREVER);
+                self.idle.get_or_insert(now.monotonic + most);
+            }
+            _ => self.idle = None,
+        }
+    }
+
+    /// Lets it be idle for as long again, if it is due to be asked to leave, and there is a reason
+    /// to keep it.
+    pub(super) fn spare(&mut self, team: &Team, member: &Member, now: Now) {
+        let is_due = self.idle.is_some_and(|at| at <= now.monotonic);
+        let holds_task = team.held_by(&member.name).is_some();
+        let waits_for_task = member.terms.auto && team.has_work_for(member);
+        if is_due && (holds_task || waits_for_task) {
+            let most = Duration::from_secs(member.terms.bounds.max_idle.unwrap_or_default());
+            self.idle = Some(now.monotonic + most.min(FOREVER));
         }
     }
 

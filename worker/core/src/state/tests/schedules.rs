@@ -91,6 +91,7 @@ fn perform(
                 *open -= 1;
                 state.call_ended(*open > 0);
             }
+            NextStep::Refuse { .. } => prop_assert!(false, "no shutdown here asks idle workers"),
             NextStep::Approve { request_id, .. } => {
                 prop_assert_eq!(state.pending_shutdown(), Some(&request_id));
                 state.answering(request_id, true, AnsweredBy::Runtime);

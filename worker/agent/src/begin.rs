@@ -13,6 +13,7 @@ use teamd_shared::price::{Price, Prices};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::terms::{DEFAULT_TURNS, model_of};
+use teamd_shared::tool_set::ToolSet;
 use teamd_shared::transcript::Event;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -46,6 +47,8 @@ pub(crate) struct SessionParts<T> {
     pub(crate) terminate: Arc<Notify>,
     /// The tools that work on the machine.
     pub(crate) toolbox: T,
+    /// What its conversation is offered beyond the tools that are always there.
+    pub(crate) tools: ToolSet,
     /// What answers.
     pub(crate) model: Model,
     /// The connection to the daemon.
@@ -79,6 +82,7 @@ impl<T: Tools> Session<T> {
             mut transcript,
             terminate,
             toolbox,
+            tools,
             mut model,
             link,
             ids,
@@ -153,6 +157,7 @@ impl<T: Tools> Session<T> {
             ledger: Ledger::default(),
             approval: None,
             allowance: Allowance::default(),
+            tools,
         };
         session.record_beginning(&welcome, is_empty)?;
         if let Some(mind) = session.model.agent() {
@@ -178,6 +183,7 @@ impl<T: Tools> Session<T> {
                 incarnation: conversation,
                 conversation,
                 prompt,
+                tools: self.tools.clone(),
             })?;
         }
         if !is_empty || conversation != incarnation {
@@ -185,6 +191,7 @@ impl<T: Tools> Session<T> {
                 incarnation,
                 conversation,
                 prompt: None,
+                tools: ToolSet::default(),
             })?;
         }
         // Before a result follows: a notice of the last entry is pending after the next entry only

@@ -11,6 +11,7 @@ use teamd_shared::message::{ASKED_BY, AnsweredBy, Body, IdleReason, LEAD, Messag
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::request::Status;
+use teamd_shared::tool_set::ToolSet;
 use teamd_shared::transcript::{Entry, Event, Usage};
 use uuid::Uuid;
 
@@ -57,6 +58,8 @@ pub(crate) struct Session<T = Toolbox> {
     pub(crate) approval: Option<(RequestId, Uuid)>,
     /// What it may still do to its team in this piece of work.
     pub(crate) allowance: Allowance,
+    /// What its conversation is offered beyond the tools that are always there.
+    pub(crate) tools: ToolSet,
 }
 
 impl<T: Tools> Session<T> {
@@ -227,6 +230,7 @@ impl<T: Tools> Session<T> {
             at,
             inbox,
             pending_notices,
+            call: None,
             event,
         };
         self.transcript.append(&entry)?;

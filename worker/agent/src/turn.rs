@@ -7,6 +7,7 @@ mod submission;
 use teamd_shared::member::Gate;
 use teamd_shared::mutant;
 use teamd_shared::task::TaskId;
+use teamd_shared::tool_set::ToolSet;
 use teamd_shared::transcript::{Block, Event};
 
 use crate::session::Session;
@@ -14,12 +15,24 @@ use crate::tools::{Runs, Tools};
 use crate::transcript::TranscriptError;
 use teamd_worker_core::state::{IncarnationEnd, Why};
 use teamd_worker_core::submission::{Asks, LeadQuestion};
-use teamd_worker_core::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval};
+use teamd_worker_core::tools::{
+    Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval, group_of,
+};
 use teamd_worker_model::ModelError;
 
 /// The error of a call that a closed gate refuses.
 const GATE_CLOSED: &str = "refused: your gate is closed, so nothing may be changed; submit a plan with plan_approval and wait for \
      the verdict";
+
+/// Returns the error of a tool of a group that the conversation was not offered.
+fn not_offered(tools: &ToolSet, tool: &str) -> Option<String> {
+    let group = group_of(tool)?;
+    (!tools.has(group)).then(|| {
+        format!(
+            "there is no tool {tool:?} in this conversation: `[tools] groups` of team.toml offers it to a new one"
+        )
+    })
+}
 
 /// The error of such a call while the work of this teammate is checked where it works.
 fn checking(task: TaskId) -> String {
@@ -151,6 +164,9 @@ impl<T: Tools> Session<T> {
         let message_id = next.message_id;
         let request_id = next.request_id.clone();
         let repeated = next.repeated;
+        if let Some(why) = not_offered(&self.tools, &next.name) {
+            return self.end_call(Outcome::error(why));
+        }
         let Call { activity, action } = match self.caller.parse(&next.name, &next.input) {
             Ok(call) => call,
             Err(why) => return self.end_call(Outcome::error(why)),
@@ -175,6 +191,7 @@ impl<T: Tools> Session<T> {
                 self.end_call(outcome)
             }
             Action::ReadInbox => self.read_inbox(),
+            Action::Todo(list) => self.end_call(Outcome::ok(list.summary())),
             Action::AnswerShutdown(response) => {
                 self.answer_shutdown(response, message_id, repeated)
             }

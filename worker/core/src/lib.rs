@@ -9,6 +9,7 @@ pub mod at;
 pub mod ledger;
 pub mod mcp;
 pub mod secret;
+pub mod skill_file;
 pub mod state;
 pub mod submission;
 pub mod tool_use;

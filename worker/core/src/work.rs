@@ -19,6 +19,7 @@ use teamd_shared::message::{Body, IdleReason, Message, summary_of};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::team_dir::TeamPath;
+use teamd_shared::todo::{TODO_WRITE, TodoList};
 use teamd_shared::transcript::{Block, Cut, Entry, Event, Usage, text_of};
 use uuid::Uuid;
 
@@ -49,6 +50,8 @@ pub struct WorkProgress {
     pub usage: Usage,
     /// The calls that have no result, in order; the first one is next, or runs.
     pub calls: VecDeque<ToolUse>,
+    /// The steps that the model has written down.
+    pub todo: TodoList,
     /// What the lead gets to read when the work ends: the final answer, or the error.
     pub closing: String,
     /// Why the last piece of work came to nothing, in a few words; empty if it did not, or another
@@ -87,6 +90,7 @@ impl WorkProgress {
             granted: Grant::default(),
             usage: Usage::default(),
             calls: VecDeque::new(),
+            todo: TodoList::default(),
             closing: String::new(),
             trouble: String::new(),
             idle_reason: None,
@@ -153,6 +157,9 @@ impl WorkProgress {
             } => {
                 if !is_error || content.contains(IN_DOUBT) {
                     self.grant(tool_use_id);
+                }
+                if !is_error {
+                    self.note_steps(tool_use_id);
                 }
                 let is_beside = self
                     .calls
@@ -263,6 +270,15 @@ impl WorkProgress {
         }) = parsed
         {
             self.granted = self.granted.and(spawn.grant());
+        }
+    }
+
+    /// Takes the steps over that a call has written down.
+    fn note_steps(&mut self, tool_use_id: &str) {
+        let call = self.calls.iter().find(|call| call.id == tool_use_id);
+        let written = call.filter(|call| call.name == TODO_WRITE);
+        if let Some(list) = written.and_then(|call| TodoList::of_call(&call.input)) {
+            self.todo = list;
         }
     }
 

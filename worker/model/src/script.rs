@@ -51,6 +51,7 @@ impl Script {
                 incarnation,
                 conversation,
                 prompt,
+                tools: _,
             } => {
                 // A shutdown request belongs to one incarnation.
                 self.asked = None;

@@ -7,6 +7,7 @@ use serde_json::Value;
 use teamd_client::print::render::count;
 use teamd_shared::message::{Body, IdleReason, Message};
 use teamd_shared::name::Name;
+use teamd_shared::todo::{TODO_WRITE, TodoList};
 use teamd_shared::transcript::{Block, Cut, Event, Usage, text_of};
 
 use super::image::{ImageFacts, described};
@@ -131,6 +132,7 @@ pub fn parts(event: &Event, is_command: bool) -> Vec<ConversationPart> {
             incarnation,
             conversation,
             prompt,
+            tools: _,
         } => {
             let is_fresh = incarnation == conversation;
             let how = if is_fresh {
@@ -264,6 +266,12 @@ pub(crate) fn line_and_more(text: &str) -> String {
 
 /// Describes a tool call. A single field needs no name.
 pub(crate) fn call(name: &str, input: &Value) -> String {
+    if name == TODO_WRITE
+        && let Some(list) = TodoList::of_call(input)
+    {
+        let text = format!("todo {}\n{list}", list.summary());
+        return text.trim_end().to_owned();
+    }
     let fields: Vec<String> = match input.as_object() {
         Some(fields) if fields.len() == 1 => fields.values().map(value).collect(),
         Some(fields) => fields
@@ -420,6 +428,15 @@ mod tests {
         );
         assert_eq!(called("list_teammates", json!({})), "▸ list_teammates");
         assert_eq!(called("odd", json!([1])), "▸ odd [1]");
+        let steps = json!({"todos": [{"content": "Read", "status": "completed"}, {"content": "Write", "status": "in_progress"}]});
+        assert_eq!(
+            called("todo_write", steps.clone()),
+            "▸ todo 1/2, now: Write (+ 2 lines)"
+        );
+        assert_eq!(
+            call("todo_write", &steps),
+            "todo 1/2, now: Write\n[x] Read\n[>] Write"
+        );
         assert_eq!(
             result("\nok\n\nthen\nend\n", false, false),
             "  ↳ ok (+ 2 lines)"

@@ -8,6 +8,7 @@ fn begins(prompt: Option<&str>) -> Event {
         incarnation: 1,
         conversation: 1,
         prompt: prompt.map(str::to_owned),
+        tools: teamd_shared::tool_set::ToolSet::default(),
     }
 }
 
@@ -16,6 +17,7 @@ fn next_incarnation() -> Event {
         incarnation: 2,
         conversation: 1,
         prompt: None,
+        tools: teamd_shared::tool_set::ToolSet::default(),
     }
 }
 
@@ -84,6 +86,7 @@ fn entry((at, event): (usize, &Event)) -> Entry {
         at: 0.0,
         inbox,
         pending_notices: Vec::new(),
+        call: None,
         event: event.clone(),
     }
 }
@@ -378,6 +381,7 @@ fn a_notice_is_pending_as_long_as_the_entries_that_follow_say_so() {
     for event in [messages(&["message"]), next_incarnation()] {
         work.replay(&Entry {
             pending_notices: pending_notices.clone(),
+            call: None,
             ..entry((0, &event))
         });
     }

@@ -12,6 +12,7 @@ fn long(steps: usize) -> ModelConversation {
         incarnation: 1,
         conversation: 1,
         prompt,
+        tools: teamd_shared::tool_set::ToolSet::default(),
     });
     for step in 0..steps {
         let input = json!({"command": format!("make {step}")});

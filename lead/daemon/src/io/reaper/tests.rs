@@ -48,6 +48,7 @@ impl Scratch {
                 at: 1.0,
                 inbox,
                 pending_notices: Vec::new(),
+                call: None,
                 event,
             })
             .unwrap()

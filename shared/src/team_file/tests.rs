@@ -604,7 +604,10 @@ proptest! {
             let text = format!("{}{}", "\n".repeat(blank), file_with(table, &format!("{key} = {value}")));
             if let Err(error) = TeamFile::parse(&text) {
                 let line = blank + if table == TOP { 1 } else { 2 };
-                prop_assert_eq!(error.place().unwrap().line, line, "{}{}", text, error);
+                let told = error.place().unwrap().line;
+                // What a server is made of is judged as a whole.
+                let is_whole = table == "[mcp.NAME]" && told < line;
+                prop_assert!(told == line || is_whole, "{}{}", text, error);
             }
         }
     }

@@ -102,7 +102,10 @@ impl<T: Tools> Session<T> {
                         .filter_map(|json| Message::from_json(json.clone()).ok());
                     seen.extend(read.filter_map(|message| message.id));
                 }
-                model.observe(&entry.event);
+                // What a subagent was told is over with its call.
+                if entry.call.is_none() {
+                    model.observe(&entry.event);
+                }
                 work.replay(&entry);
             })?;
         }
@@ -213,14 +216,18 @@ impl<T: Tools> Session<T> {
     /// Removes what the call that was broken off has left half done. Before it has a result: after
     /// a kill here the next incarnation does it again.
     fn clear_up(&self) {
-        let call = self.dispatcher.state.work.calls.front();
-        let call = call.map(|call| self.caller.parse(&call.name, &call.input));
-        if let Some(Ok(Call {
-            action: Action::Local(action),
-            ..
-        })) = call
-        {
-            self.dispatcher.toolbox.clear_up(&action);
+        let work = &self.dispatcher.state.work;
+        let own = work.calls.front().map(|call| (self.caller, call));
+        let of_subagent = work.delegated.front();
+        let of_subagent = of_subagent.map(|call| (Caller::Subagent, call));
+        for (caller, call) in own.into_iter().chain(of_subagent) {
+            if let Ok(Call {
+                action: Action::Local(action),
+                ..
+            }) = caller.parse(&call.name, &call.input)
+            {
+                self.dispatcher.toolbox.clear_up(&action);
+            }
         }
     }
 }

@@ -222,18 +222,7 @@ impl<T: Tools> Session<T> {
 
     /// Records what happened: the model and the state follow what is in the transcript.
     pub(crate) fn record(&mut self, event: Event) -> Result<(), TranscriptError> {
-        let work = &self.dispatcher.state.work;
-        let at = clock::wall();
-        let inbox = work.position;
-        let pending_notices = work.pending_notices();
-        let entry = Entry {
-            at,
-            inbox,
-            pending_notices,
-            call: None,
-            event,
-        };
-        self.transcript.append(&entry)?;
+        let entry = self.append(None, event)?;
         self.model.observe(&entry.event);
         self.dispatcher.state.follow(&entry.event);
         if matches!(entry.event, Event::Idle { .. } | Event::Left { .. }) {
@@ -244,6 +233,27 @@ impl<T: Tools> Session<T> {
             agent.is_work = is_work;
         }
         Ok(())
+    }
+
+    /// Appends an entry to the transcript; `call`: of the subagent for which it happened.
+    pub(crate) fn append(
+        &mut self,
+        call: Option<String>,
+        event: Event,
+    ) -> Result<Entry, TranscriptError> {
+        let work = &self.dispatcher.state.work;
+        let at = clock::wall();
+        let inbox = work.position;
+        let pending_notices = work.pending_notices();
+        let entry = Entry {
+            at,
+            inbox,
+            pending_notices,
+            call,
+            event,
+        };
+        self.transcript.append(&entry)?;
+        Ok(entry)
     }
 
     /// Consumes what the mailbox holds; returns the messages.

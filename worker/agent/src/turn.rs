@@ -2,6 +2,7 @@
 //! recorded before the next call begins. What a step does next is not decided here.
 
 mod agent;
+mod delegate;
 mod submission;
 
 use teamd_shared::member::Gate;
@@ -39,6 +40,15 @@ fn checking(task: TaskId) -> String {
     format!(
         "your work on task {task} is being checked here, and nothing may be changed meanwhile; end your turn: you get a message if the check fails"
     )
+}
+
+/// Returns the error of a call that the gate refuses; `task`: the task for which it is closed,
+/// if it is for one alone.
+fn refusal_of_gate(task: Option<TaskId>) -> String {
+    match task {
+        Some(task) => format!("refused: {}", checking(task)),
+        None => GATE_CLOSED.to_owned(),
+    }
 }
 
 impl<T: Tools> Session<T> {
@@ -106,16 +116,8 @@ impl<T: Tools> Session<T> {
 
     /// Records an answer with the ids of what its calls will send, before the first of them runs.
     fn answered(&mut self, mut entry: Event) -> Result<(), TranscriptError> {
-        if let Event::Answer {
-            content,
-            usage,
-            model_calls,
-            ..
-        } = &mut entry
-        {
-            let due = self.due(*usage, *model_calls);
-            *usage = due.usage;
-            *model_calls = due.calls;
+        self.count_answer(&mut entry);
+        if let Event::Answer { content, .. } = &mut entry {
             for block in content {
                 if let Block::ToolUse {
                     name,
@@ -135,6 +137,18 @@ impl<T: Tools> Session<T> {
             return Ok(());
         }
         self.transcript.sync()
+    }
+
+    /// Sets what is recorded as the cost of an answer.
+    fn count_answer(&mut self, entry: &mut Event) {
+        if let Event::Answer {
+            usage, model_calls, ..
+        } = entry
+        {
+            let due = self.due(*usage, *model_calls);
+            *usage = due.usage;
+            *model_calls = due.calls;
+        }
     }
 
     /// Records what an agent does while an earlier call of it waits.
@@ -191,6 +205,7 @@ impl<T: Tools> Session<T> {
                 self.end_call(outcome)
             }
             Action::ReadInbox => self.read_inbox(),
+            Action::Delegate(delegate) => self.delegate(activity, &delegate).await,
             Action::Todo(list) => self.end_call(Outcome::ok(list.summary())),
             Action::AnswerShutdown(response) => {
                 self.answer_shutdown(response, message_id, repeated)
@@ -214,10 +229,7 @@ impl<T: Tools> Session<T> {
     ) -> Result<(), TranscriptError> {
         let gate = self.dispatcher.state.gate();
         if gate == Gate::Closed && action.needs_open_gate() {
-            let why = match self.dispatcher.state.checking() {
-                Some(task) => format!("refused: {}", checking(task)),
-                None => GATE_CLOSED.to_owned(),
-            };
+            let why = refusal_of_gate(self.dispatcher.state.checking());
             return self.end_call(Outcome::error(why));
         }
         let is_mind = action.is_mind();

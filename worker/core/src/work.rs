@@ -50,6 +50,8 @@ pub struct WorkProgress {
     pub usage: Usage,
     /// The calls that have no result, in order; the first one is next, or runs.
     pub calls: VecDeque<ToolUse>,
+    /// The calls without a result of the subagent of the first of them, if that is such a call.
+    pub delegated: VecDeque<ToolUse>,
     /// The steps that the model has written down.
     pub todo: TodoList,
     /// What the lead gets to read when the work ends: the final answer, or the error.
@@ -90,6 +92,7 @@ impl WorkProgress {
             granted: Grant::default(),
             usage: Usage::default(),
             calls: VecDeque::new(),
+            delegated: VecDeque::new(),
             todo: TodoList::default(),
             closing: String::new(),
             trouble: String::new(),
@@ -107,9 +110,34 @@ impl WorkProgress {
                 .retain(|notice| entry.pending_notices.contains(&notice.id));
         }
         self.position = entry.inbox;
-        self.follow(&entry.event);
+        if entry.call.is_some() {
+            self.follow_subagent(&entry.event);
+        } else {
+            self.follow(&entry.event);
+        }
         for notice in &mut self.notices {
             notice.repeated = true;
+        }
+    }
+
+    /// Follows one more entry of the subagent of the call that runs: its cost is that of the work.
+    pub fn follow_subagent(&mut self, event: &Event) {
+        match event {
+            Event::Answer {
+                content,
+                usage,
+                model_calls,
+                ..
+            } => {
+                self.count(*usage);
+                self.turns = self.turns.saturating_add(*model_calls);
+                self.delegated.extend(calls_of(content, false));
+            }
+            Event::Compacted { usage, .. } => self.count(*usage),
+            Event::Result { tool_use_id, .. } => {
+                self.delegated.retain(|call| call.id != *tool_use_id);
+            }
+            _ => {}
         }
     }
 
@@ -167,6 +195,7 @@ impl WorkProgress {
                     .is_some_and(|call| call.id != *tool_use_id);
                 self.calls.retain(|call| call.id != *tool_use_id);
                 if !is_beside {
+                    self.delegated.clear();
                     self.at = if self.calls.is_empty() {
                         At::Turn { results: true }
                     } else {
@@ -181,6 +210,7 @@ impl WorkProgress {
                 goes_on,
             } => {
                 self.calls.clear();
+                self.delegated.clear();
                 self.at = At::Idle;
                 self.trouble = trouble(*idle_reason, content);
                 self.idle_reason = Some(*idle_reason);
@@ -212,6 +242,7 @@ impl WorkProgress {
             // from.
             Event::Left { goes_on, .. } => {
                 self.calls.clear();
+                self.delegated.clear();
                 self.trouble = String::new();
                 self.idle_reason = None;
                 self.at = At::Idle;

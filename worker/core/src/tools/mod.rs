@@ -3,6 +3,7 @@
 
 mod bash;
 mod broadcast;
+mod delegate;
 mod edit_file;
 #[cfg(test)]
 mod input_tests;
@@ -31,6 +32,7 @@ use teamd_shared::tools::{
 };
 
 pub use bash::Bash;
+pub use delegate::Delegate;
 pub use edit_file::EditFile;
 pub use load_skill::LoadSkill;
 pub use mcp::{McpCall, McpSearch, McpTool};
@@ -69,6 +71,8 @@ pub enum Action {
     ReadInbox,
     /// To replace the list of steps, which is a fold of the transcript.
     Todo(TodoList),
+    /// To have a subagent do it.
+    Delegate(Delegate),
     /// An answer to a shutdown; the daemon decides what becomes of it.
     AnswerShutdown(ShutdownResponse),
     /// A plan; the result is its verdict.
@@ -134,7 +138,7 @@ impl Action {
     /// Tells whether it tells or asks others something, and does not only look.
     pub fn reaches_the_team(&self) -> bool {
         match self {
-            Self::Local(_) | Self::ReadInbox | Self::Todo(_) => false,
+            Self::Local(_) | Self::ReadInbox | Self::Todo(_) | Self::Delegate(_) => false,
             Self::Team(action) => !matches!(
                 action,
                 TeamAction::List

@@ -52,6 +52,8 @@ pub enum AfterCrash {
 /// The members that a tool is offered to.
 type Offered = &'static [Caller];
 
+/// The tools that work on the machine.
+const MACHINE: Offered = &[Caller::Teammate, Caller::LeadAgent, Caller::Subagent];
 const ALL_MEMBERS: Offered = &[Caller::Teammate, Caller::LeadAgent];
 const TEAMMATES: Offered = &[Caller::Teammate];
 const LEAD_AGENT: Offered = &[Caller::LeadAgent];
@@ -81,41 +83,35 @@ fn tool<T: DeserializeOwned + JsonSchema + 'static, A: Into<Action> + 'static>(
 }
 
 /// All tools, in the order in which a model is told of them.
-static TABLE: LazyLock<[Tool; 33]> = LazyLock::new(|| {
+static TABLE: LazyLock<[Tool; 34]> = LazyLock::new(|| {
     use AfterCrash::{Interrupted, RunAgain, RunAgainWithIds};
     [
-        tool(
-            "bash",
-            "command",
-            ALL_MEMBERS,
-            Interrupted,
-            LocalAction::Bash,
-        ),
+        tool("bash", "command", MACHINE, Interrupted, LocalAction::Bash),
         tool(
             "read_file",
             "path",
-            ALL_MEMBERS,
+            MACHINE,
             Interrupted,
             LocalAction::ReadFile,
         ),
         tool(
             "write_file",
             "path",
-            ALL_MEMBERS,
+            MACHINE,
             Interrupted,
             LocalAction::WriteFile,
         ),
         tool(
             "edit_file",
             "path",
-            ALL_MEMBERS,
+            MACHINE,
             Interrupted,
             LocalAction::EditFile,
         ),
-        tool("glob", "pattern", ALL_MEMBERS, RunAgain, |glob| {
+        tool("glob", "pattern", MACHINE, RunAgain, |glob| {
             LocalAction::Search(Search::Glob(glob))
         }),
-        tool("grep", "pattern", ALL_MEMBERS, RunAgain, |grep| {
+        tool("grep", "pattern", MACHINE, RunAgain, |grep| {
             LocalAction::Search(Search::Grep(grep))
         }),
         tool(
@@ -131,6 +127,13 @@ static TABLE: LazyLock<[Tool; 33]> = LazyLock::new(|| {
             ALL_MEMBERS,
             RunAgain,
             LocalAction::LoadSkill,
+        ),
+        tool(
+            "delegate",
+            "prompt",
+            ALL_MEMBERS,
+            Interrupted,
+            Action::Delegate,
         ),
         tool(
             "send_message",
@@ -319,6 +322,8 @@ pub enum Caller {
     Teammate,
     /// The lead agent.
     LeadAgent,
+    /// The subagent of one of them, for one call.
+    Subagent,
 }
 
 impl Caller {
@@ -334,7 +339,7 @@ impl Caller {
     /// Returns how the caller is told that its turn was interrupted.
     pub fn interrupted(self) -> &'static str {
         match self {
-            Self::Teammate => "interrupted by the lead",
+            Self::Teammate | Self::Subagent => "interrupted by the lead",
             Self::LeadAgent => "interrupted by the user",
         }
     }
@@ -342,7 +347,7 @@ impl Caller {
     /// Returns the result of a call that a crash interrupted, and that is not run again.
     pub(crate) fn may_have_run(self) -> String {
         match self {
-            Self::Teammate => {
+            Self::Teammate | Self::Subagent => {
                 "interrupted: the worker was restarted; the command may have run".to_owned()
             }
             Self::LeadAgent => format!(
@@ -407,10 +412,16 @@ impl Caller {
             .filter(move |tool| tool.offered.contains(&self))
     }
 
+    /// Tells whether it may call a tool that no model is told of: a subagent has no servers and no
+    /// agent.
+    fn knows(self, tool: &Tool) -> bool {
+        tool.offered == HIDDEN && (self != Self::Subagent || tool.name == "sleep")
+    }
+
     fn find(self, name: &str) -> Option<&'static Tool> {
         TABLE
             .iter()
-            .filter(|tool| tool.offered.contains(&self) || tool.offered == HIDDEN)
+            .filter(|tool| tool.offered.contains(&self) || self.knows(tool))
             .find(|tool| tool.name == name)
     }
 }
@@ -426,7 +437,7 @@ mod tests {
     /// Every group.
     fn all() -> ToolSet {
         ToolSet {
-            groups: vec![ToolGroup::Todo, ToolGroup::Skills],
+            groups: vec![ToolGroup::Todo, ToolGroup::Skills, ToolGroup::Delegate],
             skills: Vec::new(),
         }
     }
@@ -546,6 +557,24 @@ mod tests {
                 .sum();
             assert!((100..=600).contains(&bytes), "{group:?}: {bytes}");
             assert!(more.iter().all(|tool| group_of(tool.name) == Some(group)));
+        }
+    }
+
+    #[test]
+    fn a_subagent_has_the_tools_of_the_machine_and_no_other() {
+        let offered = Caller::Subagent.tools(SandboxMode::WorkspaceWrite, &all());
+        let names: Vec<_> = offered.iter().map(|tool| tool.name).collect();
+        assert_eq!(names, OF_THE_MACHINE);
+        for tool in [
+            "delegate",
+            "todo_write",
+            "load_skill",
+            "send_message",
+            "run",
+            "mcp_call",
+        ] {
+            let error = Caller::Subagent.parse(tool, &json!({})).unwrap_err();
+            assert!(error.starts_with("there is no tool"), "{error}");
         }
     }
 

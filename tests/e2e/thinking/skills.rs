@@ -1,6 +1,7 @@
 //! Skills: what a model is told, what it can read, and who may write them.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use super::{content, is_refused, offer, offering};
 use crate::support::Team;
@@ -93,4 +94,18 @@ fn the_lead_agent_is_told_of_no_skill_that_a_teammate_may_write() {
         !shared.contains("- theirs:") && shared.contains("- own:"),
         "{shared}"
     );
+}
+
+/// A repository may keep both folders in one place.
+#[test]
+fn links_in_the_place_of_the_folders_stop_no_command() {
+    let team = offering(&["skills"]);
+    skill(&team, "shared/pdf", "Fills forms.");
+    fs::create_dir_all(team.root().join(".agents")).unwrap();
+    symlink("../shared", team.root().join(".agents/skills")).unwrap();
+    symlink(".agents", team.root().join(".claude")).unwrap();
+    team.spawn("alice", "");
+    let results = team.does("alice", "/bash echo fine > made\n/load_skill pdf");
+    assert_eq!(results[0]["is_error"], false, "{results:?}");
+    assert!(is_refused(&results[1], "no skill"), "{results:?}");
 }

@@ -62,6 +62,8 @@ pub mod team_file;
 pub mod terms;
 pub mod testing;
 pub mod thread;
+pub mod todo;
+pub mod tool_set;
 pub mod tools;
 pub mod transcript;
 pub mod unwritten;

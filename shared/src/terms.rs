@@ -5,6 +5,7 @@
 //! resolves the paths that they name.
 
 mod agent;
+mod groups;
 mod login;
 mod mcp;
 mod network;
@@ -21,6 +22,7 @@ pub use agent::{
     Agent, AgentProgram, BUILT_IN, GATEWAY_PORT, KNOWN, KnownProgram, Protocol, Published, Version,
     model_of, service_of,
 };
+pub use groups::{ToolGroup, ToolsPatch};
 pub use login::{Login, TOKEN_HOST, TokenCosts};
 pub use mcp::{McpDefinition, McpName, McpServer, McpTransport, variable_of};
 pub use network::{MAX_PORTS, Network};
@@ -61,6 +63,10 @@ pub struct Terms {
     /// The MCP servers whose tools it has. A record of an earlier version has none.
     #[serde(default)]
     pub mcp: Vec<McpServer>,
+    /// The groups of tools that a conversation of it begins with. A record of an earlier version
+    /// has none.
+    #[serde(default)]
+    pub groups: Vec<ToolGroup>,
     /// How its commands are confined.
     pub sandbox: Sandbox,
     /// What one piece of its work may cost.
@@ -105,6 +111,10 @@ impl Terms {
         if !patch.mcp.is_empty() {
             self.mcp.clone_from(&patch.servers);
         }
+        set(
+            &mut self.groups,
+            patch.tools.groups.clone().map(groups::in_order),
+        );
         self.instructions = patch.instructions.clone().or(self.instructions);
         set(&mut self.sandbox.mode, patch.sandbox.mode);
         if let Some(Network(hosts)) = &patch.sandbox.network {

@@ -24,6 +24,7 @@ use crate::message::{IdleReason, Message};
 use crate::name::Name;
 use crate::position::Position;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
+use crate::tool_set::ToolSet;
 pub use crate::usage::Usage;
 
 /// One entry.
@@ -36,6 +37,10 @@ pub struct Entry {
     /// The notices to the lead that follow from earlier entries, and could not be written by then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_notices: Vec<Uuid>,
+    /// The call of `delegate` for whose subagent it happened: it belongs to the conversation of
+    /// that subagent, and to the member's own only by its cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<String>,
     /// What happened.
     #[serde(flatten)]
     pub event: Event,
@@ -55,6 +60,10 @@ pub enum Event {
         conversation: u32,
         /// What the conversation begins with, in its first incarnation.
         prompt: Option<String>,
+        /// What the built-in agent is offered beyond the tools that are always there, in the first
+        /// incarnation.
+        #[serde(default, skip_serializing_if = "ToolSet::is_nothing")]
+        tools: ToolSet,
     },
     /// Messages were consumed, as they were read: under the names of this project, whatever their
     /// writers called them.
@@ -389,6 +398,7 @@ mod tests {
             incarnation: 1,
             conversation: 1,
             prompt: prompt.map(str::to_owned),
+            tools: ToolSet::default(),
         };
         assert!(begins(None).is_rest(&alice) && !begins(Some("/bash true")).is_rest(&alice));
     }
@@ -420,6 +430,7 @@ mod tests {
                 at: 1.0,
                 inbox: Position::START,
                 pending_notices: Vec::new(),
+                call: None,
                 event,
             })
             .unwrap()
@@ -428,6 +439,7 @@ mod tests {
             incarnation: 1,
             conversation: 1,
             prompt: None,
+            tools: ToolSet::default(),
         });
         let left = entry(Event::Left {
             reason: "x".to_owned(),
@@ -466,6 +478,7 @@ mod tests {
             at: 1.0,
             inbox: Position { offset, tail: 7 },
             pending_notices: Vec::new(),
+            call: None,
             event: Event::Left {
                 reason: "x".to_owned(),
                 incarnation: 1,

@@ -64,6 +64,7 @@ mod supervision;
 mod support;
 mod tasks;
 mod texts;
+mod thinking;
 mod tools;
 mod top;
 mod trust;

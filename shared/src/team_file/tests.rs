@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::member::{ApproveBy, Restart, SandboxMode};
+use crate::terms::{Terms, ToolGroup};
 
 fn wrong(text: &str) -> (String, String, String) {
     let error = TeamFile::parse(text).unwrap_err();
@@ -15,10 +16,11 @@ fn wrong(text: &str) -> (String, String, String) {
 }
 
 const TOP: &str = "top level";
-const ALL_TABLES: [&str; 10] = [
+const ALL_TABLES: [&str; 11] = [
     TOP,
     "[service]",
     "[sandbox]",
+    "[tools]",
     "[work]",
     "[team]",
     "[roles.NAME]",
@@ -29,7 +31,7 @@ const ALL_TABLES: [&str; 10] = [
 ];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 70] = [
+const EXAMPLES: [(&str, &str); 72] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -58,6 +60,8 @@ const EXAMPLES: [(&str, &str); 70] = [
     ("poll", "false"),
     ("service", "{}"),
     ("sandbox", "{}"),
+    ("tools", "{}"),
+    ("groups", "['search', 'todo']"),
     ("roles", "{}"),
     ("members", "{}"),
     ("lead", "{}"),
@@ -500,6 +504,34 @@ fn every_key_is_taken_where_the_document_names_it_and_nowhere_else() {
 }
 
 #[test]
+fn a_group_of_tools_is_named_where_terms_are_and_an_unknown_one_is_told_the_others() {
+    let text = "[tools]\ngroups = ['todo']\n[roles.r]\ntools.groups = ['skills', 'search']\n[members.m]\ntools.groups = []\n[lead]\ntools.groups = ['delegate']\n";
+    let file = TeamFile::parse(text).unwrap();
+    let groups = |terms: &TermsPatch| terms.tools.groups.clone().unwrap();
+    assert_eq!(groups(&file.team), [ToolGroup::Todo]);
+    assert_eq!(
+        groups(&file.roles["r"]),
+        [ToolGroup::Skills, ToolGroup::Search]
+    );
+    assert_eq!(groups(&file.lead), [ToolGroup::Delegate]);
+    // A list replaces the one above it.
+    let member = file.members[&Name::new("m").unwrap()].clone();
+    let merged = member.merge(file.team.clone());
+    assert_eq!(groups(&merged), []);
+    let terms = Terms::default().with(&file.roles["r"]);
+    assert_eq!(terms.groups, [ToolGroup::Skills]);
+    let (place, what, hint) = wrong("[tools]\ngroups = ['todo', 'skill']\n");
+    assert_eq!(place, "2:19");
+    assert!(
+        ["search", "todo", "skills", "delegate"]
+            .iter()
+            .all(|group| what.contains(group)),
+        "{what}"
+    );
+    assert_eq!(hint, "did you mean `skills`?");
+}
+
+#[test]
 fn a_member_with_a_count_stands_for_that_many_teammates() {
     let text =
         "[members.coder]\nrole = 'a'\ncount = 3\n[members.coder-2]\nrole = 'b'\n[members.solo]\n";
@@ -573,7 +605,10 @@ proptest! {
             let text = format!("{}{}", "\n".repeat(blank), file_with(table, &format!("{key} = {value}")));
             if let Err(error) = TeamFile::parse(&text) {
                 let line = blank + if table == TOP { 1 } else { 2 };
-                prop_assert_eq!(error.place().unwrap().line, line, "{}{}", text, error);
+                let told = error.place().unwrap().line;
+                // What a server is made of is judged as a whole.
+                let is_whole = table == "[mcp.NAME]" && told < line;
+                prop_assert!(told == line || is_whole, "{}{}", text, error);
             }
         }
     }
@@ -619,7 +654,7 @@ fn every_key_says_whether_it_widens_narrows_or_does_neither() {
                 continue;
             };
             let name = match table {
-                "[service]" | "[sandbox]" | "[work]" | "[team]" | "[checkout]" => {
+                "[service]" | "[sandbox]" | "[tools]" | "[work]" | "[team]" | "[checkout]" => {
                     format!("{}.{key}", table.trim_matches(['[', ']']))
                 }
                 _ => (*key).to_owned(),

@@ -9,7 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::network::ports;
 use super::{
-    AgentProgram, ApproveBy, McpServer, Network, Permissions, Restart, SandboxMode, Total, add,
+    AgentProgram, ApproveBy, McpServer, Network, Permissions, Restart, SandboxMode, ToolsPatch,
+    Total, add,
 };
 use crate::amount::{parse_count, parse_memory, parse_seconds, parse_tokens, written};
 use crate::effects::{KeyEffects, outside};
@@ -72,6 +73,9 @@ pub struct TermsPatch {
     // The servers that these names stand for, once they were looked up.
     #[arg(skip)]
     pub servers: Vec<McpServer>,
+    // Which tools the built-in agent is offered.
+    #[arg(skip)]
+    pub tools: ToolsPatch,
     /// When to restart it after its worker has ended [default: on-failure]
     #[arg(long, value_name = "POLICY", help_heading = LIMITS)]
     pub restart: Option<Restart>,
@@ -192,6 +196,7 @@ impl TermsPatch {
         Self {
             mcp: self.mcp,
             servers: self.servers,
+            tools: self.tools.merge(below.tools),
             role: self.role.or(below.role),
             auto: self.auto.or(below.auto),
             checkout: self.checkout.or(below.checkout),
@@ -252,6 +257,8 @@ impl TermsPatch {
             permissions,
             mcp,
             servers: _,
+            // Each of their tools is bound by the sandbox and the gate as the others are.
+            tools: ToolsPatch { groups: _ },
             restart: _,
             auto: _,
             checkout,
@@ -277,6 +284,8 @@ impl TermsPatch {
             "agent",
             "program",
             "servers",
+            "tools",
+            "tools.groups",
             "total",
             "restart",
             "auto",

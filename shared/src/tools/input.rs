@@ -64,12 +64,7 @@ pub fn describe<T: JsonSchema>(name: &'static str) -> ToolText {
         _ => Map::new(),
     };
     for property in properties.values_mut().filter_map(Value::as_object_mut) {
-        property
-            .retain(|keyword, _| matches!(keyword.as_str(), "type" | "minimum" | "description"));
-        // An optional field has its type, and null.
-        if let Some(only) = property.get("type").and_then(|types| types.get(0)).cloned() {
-            property.insert("type".to_owned(), only);
-        }
+        shorten(property);
     }
     let required = match schema["required"].take() {
         Value::Null => json!([]),
@@ -80,6 +75,28 @@ pub fn describe<T: JsonSchema>(name: &'static str) -> ToolText {
         name,
         description,
         input,
+    }
+}
+
+/// Leaves out of the schema of a field what tells a model nothing. The elements of a list keep
+/// their fields.
+fn shorten(property: &mut Map<String, Value>) {
+    property.retain(|keyword, value| match keyword.as_str() {
+        "type" | "minimum" | "items" => true,
+        "description" => value.as_str().is_some_and(|text| !text.is_empty()),
+        _ => false,
+    });
+    // An optional field has its type, and null.
+    if let Some(only) = property.get("type").and_then(|types| types.get(0)).cloned() {
+        property.insert("type".to_owned(), only);
+    }
+    let Some(element) = property.get_mut("items").and_then(Value::as_object_mut) else {
+        return;
+    };
+    element.retain(|keyword, _| matches!(keyword.as_str(), "type" | "properties" | "required"));
+    let fields = element.get_mut("properties").and_then(Value::as_object_mut);
+    for field in fields.into_iter().flat_map(Map::values_mut) {
+        field.as_object_mut().map(shorten).unwrap_or_default();
     }
 }
 

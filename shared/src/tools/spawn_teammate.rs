@@ -4,7 +4,7 @@ use crate::control::{Done, SpawnOrder};
 use crate::model_spec::{ModelSpec, UnknownModel};
 use crate::name::Name;
 use crate::price::Dollars;
-use crate::terms::{ApproveBy, SandboxMode, SandboxPatch, TermsPatch, Total};
+use crate::terms::{ApproveBy, SandboxMode, SandboxPatch, TermsPatch, ToolsPatch, Total};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
@@ -160,6 +160,7 @@ impl SpawnTeammate {
             permissions: None,
             mcp: self.servers(),
             servers: Vec::new(),
+            tools: ToolsPatch::default(),
             restart: None,
             auto: self.auto.then_some(true),
             checkout: self.checkout.then_some(true),

@@ -240,6 +240,26 @@ fn what_is_typed_ahead_is_not_lost_and_output_stands_above_the_line() {
 }
 
 #[test]
+fn the_steps_of_a_teammate_and_what_its_subagent_does_are_shown() {
+    let team = Team::new();
+    team.write("team.toml", "[tools]\ngroups = ['todo', 'delegate']\n");
+    team.teamd(["start"]).ok();
+    team.spawn("alice", "");
+    let mut terminal = Chat::start(&team, &["attach", "alice"]);
+    terminal.until_row("alice>");
+    let step = "{\"content\": \"Read\", \"status\": \"in_progress\"}";
+    terminal.line(&format!("//todo_write {{\"todos\": [{step}]}}"));
+    terminal.until("todo 0/1, now: Read");
+    team.until_finished("alice", 1);
+    terminal.line("//delegate /bash echo deep\\nfound");
+    terminal.until("    ▸ bash echo deep");
+    terminal.until("found");
+    team.until_finished("alice", 2);
+    terminal.press("\x04");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
 fn an_answer_is_shown_while_it_is_given() {
     let team = Team::started();
     team.spawn("alice", "");

@@ -14,6 +14,7 @@ use teamd_shared::price::{Price, Prices};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::terms::{DEFAULT_TURNS, model_of};
+use teamd_shared::tool_set::ToolSet;
 use teamd_shared::transcript::Event;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -48,6 +49,8 @@ pub(crate) struct SessionParts<T> {
     pub(crate) terminate: Arc<Notify>,
     /// The tools that work on the machine.
     pub(crate) toolbox: T,
+    /// What its conversation is offered beyond the tools that are always there.
+    pub(crate) tools: ToolSet,
     /// What answers.
     pub(crate) model: Model,
     /// The connection to the daemon.
@@ -81,6 +84,7 @@ impl<T: Tools> Session<T> {
             mut transcript,
             terminate,
             toolbox,
+            tools,
             mut model,
             link,
             ids,
@@ -100,7 +104,10 @@ impl<T: Tools> Session<T> {
                         .filter_map(|json| Message::from_json(json.clone()).ok());
                     seen.extend(read.filter_map(|message| message.id));
                 }
-                model.observe(&entry.event);
+                // What a subagent was told is over with its call.
+                if entry.call.is_none() {
+                    model.observe(&entry.event);
+                }
                 work.replay(&entry);
             })?;
         }
@@ -156,6 +163,7 @@ impl<T: Tools> Session<T> {
             ledger: Ledger::default(),
             approval: None,
             allowance: Allowance::default(),
+            tools,
         };
         session.record_beginning(&welcome, is_empty)?;
         let lost = session.dispatcher.toolbox.lost_background();
@@ -188,6 +196,7 @@ impl<T: Tools> Session<T> {
                 incarnation: conversation,
                 conversation,
                 prompt,
+                tools: self.tools.clone(),
             })?;
         }
         if !is_empty || conversation != incarnation {
@@ -195,6 +204,7 @@ impl<T: Tools> Session<T> {
                 incarnation,
                 conversation,
                 prompt: None,
+                tools: ToolSet::default(),
             })?;
         }
         // Before a result follows: a notice of the last entry is pending after the next entry only
@@ -216,14 +226,18 @@ impl<T: Tools> Session<T> {
     /// Removes what the call that was broken off has left half done. Before it has a result: after
     /// a kill here the next incarnation does it again.
     fn clear_up(&self) {
-        let call = self.dispatcher.state.work.calls.front();
-        let call = call.map(|call| self.caller.parse(&call.name, &call.input));
-        if let Some(Ok(Call {
-            action: Action::Local(action),
-            ..
-        })) = call
-        {
-            self.dispatcher.toolbox.clear_up(&action);
+        let work = &self.dispatcher.state.work;
+        let own = work.calls.front().map(|call| (self.caller, call));
+        let of_subagent = work.delegated.front();
+        let of_subagent = of_subagent.map(|call| (Caller::Subagent, call));
+        for (caller, call) in own.into_iter().chain(of_subagent) {
+            if let Ok(Call {
+                action: Action::Local(action),
+                ..
+            }) = caller.parse(&call.name, &call.input)
+            {
+                self.dispatcher.toolbox.clear_up(&action);
+            }
         }
     }
 }

@@ -20,7 +20,8 @@ use teamd_shared::name::Name;
 use teamd_shared::process::{deny_tracing, survive_file_limit};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
-use teamd_shared::terms::Terms;
+use teamd_shared::terms::{Terms, ToolGroup};
+use teamd_shared::tool_set::ToolSet;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
@@ -126,7 +127,7 @@ async fn live(
     ];
     let dir = Arc::new(TeamDir::open(&args.job.team_dir)?);
     logging::keep_bounded(&dir, TeamPath::log(args.name.as_str()));
-    let transcript = Transcript::lock(&dir, &args.name)?;
+    let mut transcript = Transcript::lock(&dir, &args.name)?;
     let mut connection =
         Connection::from_fd(inherited).context("descriptor 0 is not a connection to teamd")?;
     let identity = WorkerIdentity {
@@ -159,7 +160,9 @@ async fn live(
         // An agent is told of all tools when it is started.
         listing.await;
     }
-    let model = make_model(args, &dir, &welcome, &toolbox)?;
+    let tools = tool_set(&mut transcript, &welcome, args.incarnation, &toolbox)?;
+    toolbox.offer(tools.skills.clone());
+    let model = make_model(args, &dir, &welcome, &toolbox, &tools)?;
     // The session and the connection share it: a worker that waits has one copy less.
     let environment = Arc::new(std::mem::take(&mut welcome.environment));
     let link = Link::start(
@@ -177,6 +180,7 @@ async fn live(
         transcript,
         terminate,
         toolbox,
+        tools,
         model,
         link,
         ids,
@@ -238,6 +242,31 @@ fn make_toolbox(
     Toolbox::new(config, terms.program.clone(), &terms.mcp)
 }
 
+/// Returns what the conversation is offered: what it began with, or what it begins with now. An
+/// agent of another vendor has such tools of its own.
+fn tool_set(
+    transcript: &mut Transcript,
+    welcome: &Welcome,
+    incarnation: u32,
+    toolbox: &Toolbox,
+) -> anyhow::Result<ToolSet> {
+    if welcome.terms.program.is_some() {
+        return Ok(ToolSet::default());
+    }
+    if welcome.conversation != incarnation
+        && let Some(recorded) = transcript.began_with(welcome.conversation)?
+    {
+        return Ok(recorded);
+    }
+    let groups = welcome.terms.groups.clone();
+    let skills = if groups.contains(&ToolGroup::Skills) {
+        toolbox.find_skills()
+    } else {
+        Vec::new()
+    };
+    Ok(ToolSet { groups, skills })
+}
+
 /// Names a model as an agent is told of it; none: it chooses itself. One that works with several
 /// services is told which, too.
 fn name_for(protocol: Protocol, spec: ModelSpec) -> Option<String> {
@@ -255,6 +284,7 @@ fn make_model(
     dir: &Arc<TeamDir>,
     welcome: &Welcome,
     toolbox: &Toolbox,
+    tools: &ToolSet,
 ) -> anyhow::Result<Model> {
     let Welcome {
         terms, environment, ..
@@ -262,7 +292,7 @@ fn make_model(
     let catalog = toolbox.mcp_catalog();
     let persona = |room| {
         let guide = toolbox.guide(room);
-        persona(dir, &args.name, terms, guide.as_ref(), &catalog)
+        persona(dir, &args.name, terms, guide.as_ref(), (&catalog, tools))
     };
     let model = match &terms.program {
         Some(Agent {

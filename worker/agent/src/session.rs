@@ -11,6 +11,7 @@ use teamd_shared::message::{ASKED_BY, AnsweredBy, Body, IdleReason, LEAD, Messag
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::request::Status;
+use teamd_shared::tool_set::ToolSet;
 use teamd_shared::transcript::{Entry, Event, Usage};
 use uuid::Uuid;
 
@@ -58,6 +59,8 @@ pub(crate) struct Session<T = Toolbox> {
     pub(crate) approval: Option<(RequestId, Uuid)>,
     /// What it may still do to its team in this piece of work.
     pub(crate) allowance: Allowance,
+    /// What its conversation is offered beyond the tools that are always there.
+    pub(crate) tools: ToolSet,
 }
 
 impl<T: Tools> Session<T> {
@@ -249,17 +252,7 @@ impl<T: Tools> Session<T> {
 
     /// Records what happened: the model and the state follow what is in the transcript.
     pub(crate) fn record(&mut self, event: Event) -> Result<(), TranscriptError> {
-        let work = &self.dispatcher.state.work;
-        let at = clock::wall();
-        let inbox = work.position;
-        let pending_notices = work.pending_notices();
-        let entry = Entry {
-            at,
-            inbox,
-            pending_notices,
-            event,
-        };
-        self.transcript.append(&entry)?;
+        let entry = self.append(None, event)?;
         self.model.observe(&entry.event);
         self.dispatcher.state.follow(&entry.event);
         if matches!(entry.event, Event::Idle { .. } | Event::Left { .. }) {
@@ -270,6 +263,27 @@ impl<T: Tools> Session<T> {
             agent.is_work = is_work;
         }
         Ok(())
+    }
+
+    /// Appends an entry to the transcript; `call`: of the subagent for which it happened.
+    pub(crate) fn append(
+        &mut self,
+        call: Option<String>,
+        event: Event,
+    ) -> Result<Entry, TranscriptError> {
+        let work = &self.dispatcher.state.work;
+        let at = clock::wall();
+        let inbox = work.position;
+        let pending_notices = work.pending_notices();
+        let entry = Entry {
+            at,
+            inbox,
+            pending_notices,
+            call,
+            event,
+        };
+        self.transcript.append(&entry)?;
+        Ok(entry)
     }
 
     /// Consumes what the mailbox holds; returns the messages.

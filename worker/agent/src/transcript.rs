@@ -16,6 +16,7 @@ use teamd_shared::json;
 use teamd_shared::message::to_json_line;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+use teamd_shared::tool_set::ToolSet;
 use teamd_shared::transcript::{Entry, Event};
 
 /// A text that every line that begins an incarnation has, and hardly any other line.
@@ -101,12 +102,7 @@ impl Transcript {
         conversation: u32,
         mut take: impl FnMut(Entry),
     ) -> Result<(), TranscriptError> {
-        let begins = |line: &[u8]| {
-            contains(line, INCARNATION)
-                && json::read::<Entry>(line).is_ok_and(
-                    |entry| matches!(entry.event, Event::Incarnation { conversation: of, .. } if of == conversation),
-                )
-        };
+        let begins = |line: &[u8]| beginning(line, conversation).is_some();
         let Self { log, path, .. } = self;
         let cannot_read = |error| failed("read", path, error);
         let mut reader = log.reader().map_err(cannot_read)?;
@@ -129,6 +125,26 @@ impl Transcript {
                 Err(error) => {
                     tracing::error!("an entry of {} cannot be read: {error}", path.display())
                 }
+            }
+        }
+    }
+
+    /// Returns what a conversation was offered when it began; none if it never began.
+    pub(crate) fn began_with(
+        &mut self,
+        conversation: u32,
+    ) -> Result<Option<ToolSet>, TranscriptError> {
+        let Self { log, path, .. } = self;
+        let cannot_read = |error| failed("read", path, error);
+        let mut reader = log.reader().map_err(cannot_read)?;
+        let mut read = Vec::new();
+        loop {
+            read.clear();
+            if reader.read_until(b'\n', &mut read).map_err(cannot_read)? == 0 {
+                return Ok(None);
+            }
+            if let Some(tools) = beginning(&read, conversation) {
+                return Ok(Some(tools));
             }
         }
     }
@@ -181,6 +197,22 @@ fn failed(
     }
 }
 
+/// Returns what a conversation is offered, if the line is an entry that begins an incarnation of
+/// it.
+fn beginning(line: &[u8], conversation: u32) -> Option<ToolSet> {
+    if !contains(line, INCARNATION) {
+        return None;
+    }
+    match json::read::<Entry>(line).ok()?.event {
+        Event::Incarnation {
+            conversation: of,
+            tools,
+            ..
+        } if of == conversation => Some(tools),
+        _ => None,
+    }
+}
+
 fn contains(line: &[u8], part: &[u8]) -> bool {
     // The key is near the beginning: `at`, `inbox`, `entry`.
     line[..line.len().min(256)]
@@ -221,6 +253,7 @@ mod tests {
             at: 1.0,
             inbox: Position::START,
             pending_notices: Vec::new(),
+            call: None,
             event,
         }
     }
@@ -230,6 +263,7 @@ mod tests {
             incarnation,
             conversation,
             prompt: None,
+            tools: ToolSet::default(),
         })
     }
 

@@ -2,6 +2,7 @@
 //! recorded before the next call begins. What a step does next is not decided here.
 
 mod agent;
+mod delegate;
 mod submission;
 
 use teamd_shared::clock;
@@ -9,6 +10,7 @@ use teamd_shared::member::Gate;
 use teamd_shared::message::{Body, Message, RUNTIME};
 use teamd_shared::mutant;
 use teamd_shared::task::TaskId;
+use teamd_shared::tool_set::ToolSet;
 use teamd_shared::transcript::{Block, Event};
 
 use crate::session::Session;
@@ -17,18 +19,39 @@ use crate::transcript::TranscriptError;
 use teamd_worker_core::cut::{CONTINUE, CUT_CALL};
 use teamd_worker_core::state::{IncarnationEnd, Why};
 use teamd_worker_core::submission::{Asks, LeadQuestion};
-use teamd_worker_core::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval};
+use teamd_worker_core::tools::{
+    Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval, group_of,
+};
 use teamd_worker_model::ModelError;
 
 /// The error of a call that a closed gate refuses.
 const GATE_CLOSED: &str = "refused: your gate is closed, so nothing may be changed; submit a plan with plan_approval and wait for \
      the verdict";
 
+/// Returns the error of a tool of a group that the conversation was not offered.
+fn not_offered(tools: &ToolSet, tool: &str) -> Option<String> {
+    let group = group_of(tool)?;
+    (!tools.has(group)).then(|| {
+        format!(
+            "there is no tool {tool:?} in this conversation: `[tools] groups` of team.toml offers it to a new one"
+        )
+    })
+}
+
 /// The error of such a call while the work of this teammate is checked where it works.
 fn checking(task: TaskId) -> String {
     format!(
         "your work on task {task} is being checked here, and nothing may be changed meanwhile; end your turn: you get a message if the check fails"
     )
+}
+
+/// Returns the error of a call that the gate refuses; `task`: the task for which it is closed,
+/// if it is for one alone.
+fn refusal_of_gate(task: Option<TaskId>) -> String {
+    match task {
+        Some(task) => format!("refused: {}", checking(task)),
+        None => GATE_CLOSED.to_owned(),
+    }
 }
 
 impl<T: Tools> Session<T> {
@@ -108,16 +131,8 @@ impl<T: Tools> Session<T> {
 
     /// Records an answer with the ids of what its calls will send, before the first of them runs.
     fn answered(&mut self, mut entry: Event) -> Result<(), TranscriptError> {
-        if let Event::Answer {
-            content,
-            usage,
-            model_calls,
-            ..
-        } = &mut entry
-        {
-            let due = self.due(*usage, *model_calls);
-            *usage = due.usage;
-            *model_calls = due.calls;
+        self.count_answer(&mut entry);
+        if let Event::Answer { content, .. } = &mut entry {
             for block in content {
                 if let Block::ToolUse {
                     name,
@@ -137,6 +152,18 @@ impl<T: Tools> Session<T> {
             return Ok(());
         }
         self.transcript.sync()
+    }
+
+    /// Sets what is recorded as the cost of an answer.
+    fn count_answer(&mut self, entry: &mut Event) {
+        if let Event::Answer {
+            usage, model_calls, ..
+        } = entry
+        {
+            let due = self.due(*usage, *model_calls);
+            *usage = due.usage;
+            *model_calls = due.calls;
+        }
     }
 
     /// Records what an agent does while an earlier call of it waits.
@@ -169,6 +196,9 @@ impl<T: Tools> Session<T> {
         let message_id = next.message_id;
         let request_id = next.request_id.clone();
         let repeated = next.repeated;
+        if let Some(why) = not_offered(&self.tools, &next.name) {
+            return self.end_call(Outcome::error(why));
+        }
         let Call { activity, action } = match self.caller.parse(&next.name, &next.input) {
             Ok(call) => call,
             Err(why) => return self.end_call(Outcome::error(why)),
@@ -193,6 +223,8 @@ impl<T: Tools> Session<T> {
                 self.end_call(outcome)
             }
             Action::ReadInbox => self.read_inbox(),
+            Action::Delegate(delegate) => self.delegate(activity, &delegate).await,
+            Action::Todo(list) => self.end_call(Outcome::ok(list.summary())),
             Action::AnswerShutdown(response) => {
                 self.answer_shutdown(response, message_id, repeated)
             }
@@ -215,10 +247,7 @@ impl<T: Tools> Session<T> {
     ) -> Result<(), TranscriptError> {
         let gate = self.dispatcher.state.gate();
         if gate == Gate::Closed && action.needs_open_gate() {
-            let why = match self.dispatcher.state.checking() {
-                Some(task) => format!("refused: {}", checking(task)),
-                None => GATE_CLOSED.to_owned(),
-            };
+            let why = refusal_of_gate(self.dispatcher.state.checking());
             return self.end_call(Outcome::error(why));
         }
         let is_mind = action.is_mind();

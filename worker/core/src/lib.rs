@@ -10,6 +10,7 @@ pub mod cut;
 pub mod ledger;
 pub mod mcp;
 pub mod secret;
+pub mod skill_file;
 pub mod state;
 pub mod submission;
 pub mod tool_use;

@@ -19,6 +19,7 @@ use teamd_shared::message::{Body, IdleReason, Message, summary_of};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::team_dir::TeamPath;
+use teamd_shared::todo::{TODO_WRITE, TodoList};
 use teamd_shared::transcript::{Block, Cut, Entry, Event, Usage, text_of};
 use uuid::Uuid;
 
@@ -50,6 +51,10 @@ pub struct WorkProgress {
     pub usage: Usage,
     /// The calls that have no result, in order; the first one is next, or runs.
     pub calls: VecDeque<ToolUse>,
+    /// The calls without a result of the subagent of the first of them, if that is such a call.
+    pub delegated: VecDeque<ToolUse>,
+    /// The steps that the model has written down.
+    pub todo: TodoList,
     /// What the lead gets to read when the work ends: the final answer, or the error.
     pub closing: String,
     /// What was cut at the limit of one answer, and goes on.
@@ -90,6 +95,8 @@ impl WorkProgress {
             granted: Grant::default(),
             usage: Usage::default(),
             calls: VecDeque::new(),
+            delegated: VecDeque::new(),
+            todo: TodoList::default(),
             closing: String::new(),
             cut: CutAnswers::default(),
             trouble: String::new(),
@@ -107,9 +114,34 @@ impl WorkProgress {
                 .retain(|notice| entry.pending_notices.contains(&notice.id));
         }
         self.position = entry.inbox;
-        self.follow(&entry.event);
+        if entry.call.is_some() {
+            self.follow_subagent(&entry.event);
+        } else {
+            self.follow(&entry.event);
+        }
         for notice in &mut self.notices {
             notice.repeated = true;
+        }
+    }
+
+    /// Follows one more entry of the subagent of the call that runs: its cost is that of the work.
+    pub fn follow_subagent(&mut self, event: &Event) {
+        match event {
+            Event::Answer {
+                content,
+                usage,
+                model_calls,
+                ..
+            } => {
+                self.count(*usage);
+                self.turns = self.turns.saturating_add(*model_calls);
+                self.delegated.extend(calls_of(content, false));
+            }
+            Event::Compacted { usage, .. } => self.count(*usage),
+            Event::Result { tool_use_id, .. } => {
+                self.delegated.retain(|call| call.id != *tool_use_id);
+            }
+            _ => {}
         }
     }
 
@@ -163,12 +195,16 @@ impl WorkProgress {
                 if !is_error || content.contains(IN_DOUBT) {
                     self.grant(tool_use_id);
                 }
+                if !is_error {
+                    self.note_steps(tool_use_id);
+                }
                 let is_beside = self
                     .calls
                     .front()
                     .is_some_and(|call| call.id != *tool_use_id);
                 self.calls.retain(|call| call.id != *tool_use_id);
                 if !is_beside {
+                    self.delegated.clear();
                     self.at = if self.calls.is_empty() {
                         At::Turn { results: true }
                     } else {
@@ -183,6 +219,7 @@ impl WorkProgress {
                 goes_on,
             } => {
                 self.calls.clear();
+                self.delegated.clear();
                 self.at = At::Idle;
                 self.trouble = trouble(*idle_reason, content);
                 self.idle_reason = Some(*idle_reason);
@@ -214,6 +251,7 @@ impl WorkProgress {
             // from.
             Event::Left { goes_on, .. } => {
                 self.calls.clear();
+                self.delegated.clear();
                 self.trouble = String::new();
                 self.idle_reason = None;
                 self.at = At::Idle;
@@ -270,6 +308,15 @@ impl WorkProgress {
         }) = parsed
         {
             self.granted = self.granted.and(spawn.grant());
+        }
+    }
+
+    /// Takes the steps over that a call has written down.
+    fn note_steps(&mut self, tool_use_id: &str) {
+        let call = self.calls.iter().find(|call| call.id == tool_use_id);
+        let written = call.filter(|call| call.name == TODO_WRITE);
+        if let Some(list) = written.and_then(|call| TodoList::of_call(&call.input)) {
+            self.todo = list;
         }
     }
 

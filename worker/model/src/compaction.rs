@@ -189,6 +189,7 @@ pub(super) fn compose(
         work,
         waiting,
         plan,
+        todo,
         asked,
         ..
     } = &conversation.essentials;
@@ -216,6 +217,7 @@ pub(super) fn compose(
     }
     let plans: Vec<&str> = waiting.iter().map(|(_, told)| told.as_str()).collect();
     section("Plans that wait for your verdict:", 10, &plans.join("\n"));
+    section("Your list of steps, word for word:", 10, &todo.to_string());
     match written.trim() {
         "" => section(
             "Your last steps (you could not write a summary):",

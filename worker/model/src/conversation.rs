@@ -12,6 +12,7 @@ use serde_json::Value;
 use teamd_shared::image::Image;
 use teamd_shared::message::{Body, IdleReason, Message};
 use teamd_shared::name::Name;
+use teamd_shared::todo::{TODO_WRITE, TodoList};
 use teamd_shared::transcript::{Block, Event};
 
 use super::prompt::{PromptTurn, Role, TurnPart};
@@ -60,6 +61,8 @@ struct OpenCall {
     name: String,
     /// The request that it names, if it names one.
     request_id: Option<String>,
+    /// The steps that it writes down, if it does.
+    todo: Option<TodoList>,
 }
 
 /// What must not be lost in a summary.
@@ -73,6 +76,8 @@ pub(super) struct Essentials {
     pub(super) waiting: Vec<(String, String)>,
     /// The latest plan that was submitted, and what became of it.
     pub(super) plan: Option<(String, String)>,
+    /// The steps that the model has written down.
+    pub(super) todo: TodoList,
     /// The shutdown that the model has been asked about and has not answered.
     pub(super) asked: Option<(String, String)>,
 }
@@ -102,6 +107,7 @@ impl ModelConversation {
                 incarnation,
                 conversation,
                 prompt,
+                tools: _,
             } => {
                 if incarnation == conversation {
                     *self = Self::new(self.owner.clone());
@@ -258,6 +264,11 @@ impl ModelConversation {
                         id: id.clone(),
                         name: name.clone(),
                         request_id,
+                        todo: if name == TODO_WRITE {
+                            TodoList::of_call(input)
+                        } else {
+                            None
+                        },
                     });
                 }
                 Block::Text { .. } | Block::Opaque { .. } => {}
@@ -467,6 +478,7 @@ impl Essentials {
                 }
             }
             ("shutdown_response", _) if !is_error => self.asked = None,
+            (TODO_WRITE, _) if !is_error => self.todo = call.todo.clone().unwrap_or_default(),
             _ => {}
         }
     }

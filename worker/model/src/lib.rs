@@ -156,6 +156,50 @@ impl Model {
         }
     }
 
+    /// Begins the conversation of a subagent, for the call of this id; false if the model has none.
+    pub fn begin_subagent(&mut self, call: &str, prompt: &str) -> bool {
+        match self {
+            Self::Script(script) => {
+                script.begin_subagent(call, prompt);
+                true
+            }
+            Self::Remote(remote) => remote.begin_subagent(prompt),
+            Self::OneShot(_) | Self::Agent(_) | Self::Unusable(_) | Self::Simulated(_) => false,
+        }
+    }
+
+    /// Applies the next entry of the subagent.
+    pub fn observe_subagent(&mut self, event: &Event) {
+        match self {
+            Self::Script(script) => script.observe_subagent(event),
+            Self::Remote(remote) => remote.observe_subagent(event),
+            Self::OneShot(_) | Self::Agent(_) | Self::Unusable(_) | Self::Simulated(_) => {}
+        }
+    }
+
+    /// Answers the conversation of the subagent so far, as [`Model::answer`] does that of the
+    /// member.
+    ///
+    /// # Errors
+    /// [`ModelError`] if there is no answer.
+    pub async fn answer_subagent(&mut self, budget: Budget) -> Result<Event, ModelError> {
+        let answer = match self {
+            Self::Script(script) => script.answer_subagent(),
+            Self::Remote(remote) => remote.answer_subagent(budget).await,
+            Self::OneShot(_) | Self::Agent(_) | Self::Unusable(_) | Self::Simulated(_) => None,
+        };
+        answer.unwrap_or_else(|| Err(ModelError::Failed("it has no subagent".to_owned())))
+    }
+
+    /// Ends the conversation of the subagent.
+    pub fn end_subagent(&mut self) {
+        match self {
+            Self::Script(script) => script.end_subagent(),
+            Self::Remote(remote) => remote.end_subagent(),
+            Self::OneShot(_) | Self::Agent(_) | Self::Unusable(_) | Self::Simulated(_) => {}
+        }
+    }
+
     fn remote(&self) -> Option<&Remote> {
         if let Self::Remote(remote) = self {
             Some(remote)
@@ -237,6 +281,7 @@ mod tests {
             name,
             system: String::new(),
             tools: LazyCell::new(Box::new(Vec::new)),
+            subagent: None,
         }
     }
 

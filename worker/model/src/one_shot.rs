@@ -65,6 +65,7 @@ impl OneShot {
                 incarnation,
                 conversation,
                 prompt,
+                tools: _,
             } if incarnation == conversation => {
                 *self = Self {
                     conversation: *conversation,
@@ -213,6 +214,7 @@ mod tests {
             incarnation: 1,
             conversation: 1,
             prompt: Some("build it".to_owned()),
+            tools: teamd_shared::tool_set::ToolSet::default(),
         });
         mind
     }

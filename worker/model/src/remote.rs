@@ -4,6 +4,7 @@
 use std::cell::LazyCell;
 
 use teamd_shared::name::Name;
+use teamd_shared::tool_set::ToolSet;
 use teamd_shared::transcript::{Event, Usage, text_of};
 use tokio::time::Instant;
 
@@ -28,6 +29,8 @@ pub struct Persona {
     /// The tools that it may call. They are described at the first model call, because a worker
     /// that only waits needs no schemas.
     pub tools: LazyCell<Vec<ToolText>, Box<dyn FnOnce() -> Vec<ToolText>>>,
+    /// What its subagent knows, if it is offered one.
+    pub subagent: Option<Box<Self>>,
 }
 
 impl Persona {
@@ -56,6 +59,14 @@ impl Persona {
 pub struct Remote {
     /// What answers.
     pub(super) service: ModelService,
+    own: Dialogue,
+    /// That of its subagent, if it is offered one.
+    subagent: Option<Dialogue>,
+}
+
+/// One conversation with the service.
+#[derive(Debug)]
+struct Dialogue {
     persona: Persona,
     conversation: ModelConversation,
     room: Room,
@@ -65,18 +76,81 @@ impl Remote {
     /// Begins a conversation. `persona` gets how long the guide of a workspace may be, in bytes.
     pub(crate) fn new(service: ModelService, persona: impl FnOnce(usize) -> Persona) -> Self {
         let room = Room::new(service.window());
-        let persona = persona(room.for_guide());
-        let conversation = ModelConversation::new(persona.name.clone());
+        let mut persona = persona(room.for_guide());
+        let subagent = persona.subagent.take();
         Self {
             service,
-            persona,
-            conversation,
-            room,
+            own: Dialogue::new(persona, room),
+            subagent: subagent.map(|persona| Dialogue::new(*persona, room)),
         }
     }
 
     /// Applies the next entry.
     pub fn observe(&mut self, event: &Event) {
+        self.own.observe(event);
+    }
+
+    /// Asks the service, or cuts the conversation first if necessary.
+    pub async fn answer(
+        &mut self,
+        budget: Budget,
+        observe: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Event, ModelError> {
+        self.own.answer(&mut self.service, budget, observe).await
+    }
+
+    /// Begins the conversation of the subagent; false if there is none.
+    pub(super) fn begin_subagent(&mut self, prompt: &str) -> bool {
+        let window = self.service.window();
+        let Some(subagent) = &mut self.subagent else {
+            return false;
+        };
+        subagent.room = Room::new(window);
+        subagent.observe(&Event::Incarnation {
+            incarnation: 1,
+            conversation: 1,
+            prompt: Some(prompt.to_owned()),
+            tools: ToolSet::default(),
+        });
+        true
+    }
+
+    /// Applies the next entry of the subagent.
+    pub(super) fn observe_subagent(&mut self, event: &Event) {
+        if let Some(subagent) = &mut self.subagent {
+            subagent.observe(event);
+        }
+    }
+
+    /// Answers as the subagent; none without one.
+    pub(super) async fn answer_subagent(
+        &mut self,
+        budget: Budget,
+    ) -> Option<Result<Event, ModelError>> {
+        let subagent = self.subagent.as_mut()?;
+        let mut unseen = |_: Progress<'_>| {};
+        let answer = subagent.answer(&mut self.service, budget, &mut unseen);
+        Some(answer.await)
+    }
+
+    /// Forgets the conversation of the subagent.
+    pub(super) fn end_subagent(&mut self) {
+        if let Some(subagent) = &mut self.subagent {
+            subagent.conversation = ModelConversation::new(subagent.persona.name.clone());
+        }
+    }
+}
+
+impl Dialogue {
+    fn new(persona: Persona, room: Room) -> Self {
+        Self {
+            conversation: ModelConversation::new(persona.name.clone()),
+            persona,
+            room,
+        }
+    }
+
+    fn observe(&mut self, event: &Event) {
         self.conversation.observe(event);
         self.room.observe(event);
     }
@@ -87,22 +161,18 @@ impl Remote {
             .is_full(self.conversation.tokens(self.persona.bytes()))
     }
 
-    /// Asks the service, or cuts the conversation first if necessary.
-    pub async fn answer(
+    async fn answer(
         &mut self,
+        service: &mut ModelService,
         budget: Budget,
         observe: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Event, ModelError> {
         if self.is_full() {
-            return self.compact(budget).await;
+            return self.compact(service, budget).await;
         }
         let turns = self.conversation.turns();
         let prompt = self.persona.prompt(&turns, None);
-        match self
-            .service
-            .ask(Instant::now(), &prompt, budget, observe)
-            .await
-        {
+        match service.ask(Instant::now(), &prompt, budget, observe).await {
             Ok(ModelAnswer {
                 content,
                 usage,
@@ -118,7 +188,7 @@ impl Remote {
             Err(ModelError::TooLong(why)) => {
                 self.room.refused = true;
                 if self.is_full() {
-                    self.compact(budget).await
+                    self.compact(service, budget).await
                 } else {
                     Err(ModelError::TooLong(why))
                 }
@@ -133,17 +203,21 @@ impl Remote {
     /// # Errors
     /// [`ModelError`] if the service cannot be asked now, for reasons other than the conversation.
     /// Then nothing is cut, since the service may be back for the next piece of work.
-    async fn compact(&mut self, budget: Budget) -> Result<Event, ModelError> {
+    async fn compact(
+        &mut self,
+        service: &mut ModelService,
+        budget: Budget,
+    ) -> Result<Event, ModelError> {
         let turns = self.conversation.turns().into_owned();
         let mut answer = if self.room.refused {
             Err(ModelError::TooLong(String::new()))
         } else {
-            self.summarise(&compaction::question(turns.clone()), budget)
+            self.summarise(service, &compaction::question(turns.clone()), budget)
                 .await
         };
         if let Err(ModelError::TooLong(_)) = answer {
             let question = compaction::short_question(turns, self.room.for_short_question());
-            answer = self.summarise(&question, budget).await;
+            answer = self.summarise(service, &question, budget).await;
         }
         let (written, mut usage) = match answer {
             Ok(answer) => (text_of(&answer.content), answer.usage),
@@ -154,7 +228,7 @@ impl Remote {
             Err(error) => return Err(error),
         };
         // A first attempt without an answer has a cost, too.
-        usage += self.service.take_unrecorded();
+        usage += service.take_unrecorded();
         let kept = self.room.kept(&self.conversation);
         let summary =
             compaction::compose(&self.conversation, &written, kept, self.room.for_summary());
@@ -169,13 +243,14 @@ impl Remote {
     /// cache.
     async fn summarise(
         &mut self,
+        service: &mut ModelService,
         turns: &[PromptTurn],
         budget: Budget,
     ) -> Result<ModelAnswer, ModelError> {
         let prompt = self
             .persona
-            .prompt(turns, Some(MAX_SUMMARY.min(self.service.window() / 8)));
-        self.service
+            .prompt(turns, Some(MAX_SUMMARY.min(service.window() / 8)));
+        service
             .ask(Instant::now(), &prompt, budget, &mut |_| {})
             .await
     }

@@ -41,6 +41,10 @@ pub struct Script {
     conversation: u32,
     /// The number of calls in the conversation; the next call gets the next number.
     calls: u64,
+    /// The call that it is the subagent of, if it is one.
+    of: Option<String>,
+    /// Its own subagent, while a call of `delegate` runs.
+    subagent: Option<Box<Self>>,
 }
 
 impl Script {
@@ -51,6 +55,7 @@ impl Script {
                 incarnation,
                 conversation,
                 prompt,
+                tools: _,
             } => {
                 // A shutdown request belongs to one incarnation.
                 self.asked = None;
@@ -121,8 +126,39 @@ impl Script {
         })
     }
 
+    /// Begins a subagent that obeys a prompt.
+    pub(super) fn begin_subagent(&mut self, call: &str, prompt: &str) {
+        let mut subagent = Self {
+            of: Some(call.to_owned()),
+            ..Self::default()
+        };
+        subagent.queue_lines(prompt);
+        self.subagent = Some(Box::new(subagent));
+    }
+
+    /// Applies the next entry of the subagent.
+    pub(super) fn observe_subagent(&mut self, event: &Event) {
+        if let Some(subagent) = &mut self.subagent {
+            subagent.observe(event);
+        }
+    }
+
+    /// Answers as the subagent; none without one.
+    pub(super) fn answer_subagent(&self) -> Option<Result<Event, ModelError>> {
+        self.subagent.as_ref().map(|subagent| subagent.answer())
+    }
+
+    /// Ends the subagent.
+    pub(super) fn end_subagent(&mut self) {
+        self.subagent = None;
+    }
+
     fn tool_use(&self, name: &str, input: Value) -> Block {
-        let id = format!("call-{}-{}", self.conversation, self.calls + 1);
+        let number = self.calls + 1;
+        let id = match &self.of {
+            Some(call) => format!("{call}-{number}"),
+            None => format!("call-{}-{number}", self.conversation),
+        };
         Block::ToolUse {
             id,
             name: name.to_owned(),

@@ -45,6 +45,7 @@ mod seccomp;
 mod secret_paths;
 mod secrets;
 pub mod shim;
+mod skills;
 mod temp;
 mod variables;
 
@@ -61,6 +62,7 @@ pub use places::CommandPlaces;
 pub use policy::Policy;
 pub use remove::remove;
 pub use secret_paths::{Node, Secrets};
+pub use skills::{SKILL_FOLDERS, is_of_skills};
 pub(crate) use temp::TempDir;
 
 use std::io::{self, PipeReader};

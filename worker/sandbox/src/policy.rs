@@ -15,6 +15,7 @@ use super::CommandPlaces;
 use super::git::{self, Elsewhere};
 use super::place::Place;
 use super::protected::{Missing, Protected};
+use super::skills;
 
 /// Something that a command may write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,6 +122,7 @@ impl Policy {
                 .filter(|it| !is_below_any(&it.path, &places.programs));
             for place in [&places.workspace].into_iter().chain(named) {
                 protected.extend(git::protected_in(&place.path, &git_files));
+                protected.extend(skills::protected_in(&place.path));
                 writable.push(Writable::new(place.clone()));
             }
             for repository in elsewhere.iter() {
@@ -355,6 +357,8 @@ pub(crate) mod tests {
             (".git/config", Missing::Leave),
             (".git/config.worktree", Missing::PutAside),
             (".git/commondir", Missing::PutAside),
+            (".agents/skills", Missing::MakeEmpty),
+            (".claude/skills", Missing::MakeEmpty),
         ];
         for (file, if_missing) in expected {
             assert!(
@@ -373,7 +377,7 @@ pub(crate) mod tests {
         let places = places("/home/u/web", "/home/u/web/.team");
         let policy = Policy::of(&Sandbox::default(), Gate::Open, &places, present, LAYERS).unwrap();
         assert!(
-            policy.protected.len() == 1
+            policy.protected.len() == 3
                 && protects(&policy, Path::new("/home/u/web/.git"), Missing::Leave)
         );
     }

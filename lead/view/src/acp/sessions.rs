@@ -265,7 +265,8 @@ impl Sessions {
     /// Tells a session what the conversation was until now, from its entries of any age.
     pub(super) fn replay(&mut self, session: &SessionId, reader: UpdateReader, entries: &[Entry]) {
         let mut reader = reader;
-        for entry in of_conversation(entries, self.conversation) {
+        let own = of_conversation(entries, self.conversation).iter();
+        for entry in own.filter(|entry| entry.call.is_none()) {
             for update in reader.entry(&entry.event) {
                 self.tell(session, &update);
                 if let SessionUpdate::ToolCallUpdate(ended) = &update
@@ -299,6 +300,10 @@ impl Sessions {
         if let Some(usage) = usage_of(event) {
             let read = self.prompts.iter_mut().filter(|it| it.stage != Stage::Sent);
             read.for_each(|prompt| prompt.usage += usage);
+        }
+        // A subagent answers its member alone.
+        if entry.call.is_some() {
+            return;
         }
         if let Event::Messages { messages } = event {
             self.messages(messages);

@@ -132,7 +132,7 @@ impl UpdateReader {
             self.complete.clone_from(live);
         }
         let mut answers = new.entries.iter().filter_map(|entry| match &entry.event {
-            Event::Answer { content, .. } => Some(text_of(content)),
+            Event::Answer { content, .. } if entry.call.is_none() => Some(text_of(content)),
             _ => None,
         });
         // It stays in its file until the next answer begins.

@@ -114,7 +114,9 @@ impl<'d> FollowedConversation<'d> {
     pub(super) fn read(&mut self) -> Result<(), DirError> {
         let new = self.reader.read()?;
         for entry in &new.entries {
-            if let Event::Answer { content, .. } = &entry.event {
+            if let Event::Answer { content, .. } = &entry.event
+                && entry.call.is_none()
+            {
                 self.complete = content.iter().filter_map(Block::text).collect();
             }
         }
@@ -147,7 +149,7 @@ fn placed(read: &mut PartReader, new: &NewEntries) -> Vec<Placed> {
         .flat_map(|(at, entry)| {
             let mut calls = calls(&entry.event).into_iter();
             let shown = read
-                .of(&entry.event)
+                .of_entry(entry)
                 .into_iter()
                 .filter(|part| !matches!(part, ConversationPart::Detail(_)));
             shown

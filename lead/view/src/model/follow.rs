@@ -117,7 +117,7 @@ impl<'d> Follower<'d> {
         let parts = earlier
             .entries
             .iter()
-            .flat_map(|entry| reader.of(&entry.event));
+            .flat_map(|entry| reader.of_entry(entry));
         Ok(parts
             .filter(|part| !matches!(part, ConversationPart::Detail(_)))
             .collect())

@@ -7,7 +7,8 @@ use serde_json::Value;
 use teamd_client::print::render::count;
 use teamd_shared::message::{Body, IdleReason, Message};
 use teamd_shared::name::Name;
-use teamd_shared::transcript::{Block, Cut, Event, Usage, text_of};
+use teamd_shared::todo::{TODO_WRITE, TodoList};
+use teamd_shared::transcript::{Block, Cut, Entry, Event, Usage, text_of};
 
 use super::image::{ImageFacts, described};
 
@@ -15,6 +16,9 @@ use super::image::{ImageFacts, described};
 const LONGEST: usize = 160;
 /// The longest failure, in characters: it ends with what to do.
 const LONGEST_FAILURE: usize = 1000;
+
+/// What stands before a line of a subagent.
+const SUBAGENT: &str = "    ";
 
 /// A part of a conversation.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,7 +98,22 @@ impl PartReader {
         self.in_turn
     }
 
-    /// Returns what the next entry says.
+    /// Returns what the next entry says. What a subagent did stands further in, one line each.
+    pub(crate) fn of_entry(&mut self, entry: &Entry) -> Vec<ConversationPart> {
+        if entry.call.is_none() {
+            return self.of(&entry.event);
+        }
+        let is_command = self.is_command(&entry.event);
+        let parts = parts(&entry.event, is_command);
+        let shown = parts
+            .iter()
+            .filter(|part| !matches!(part, ConversationPart::Detail(_)));
+        shown
+            .map(|part| ConversationPart::Aside(format!("{SUBAGENT}{}", part.line())))
+            .collect()
+    }
+
+    /// Returns what the next entry of the agent itself says.
     pub(crate) fn of(&mut self, event: &Event) -> Vec<ConversationPart> {
         self.in_turn = match event {
             Event::Messages { .. } => self.in_turn || !event.is_rest(&self.name),
@@ -103,15 +122,20 @@ impl PartReader {
             }
             _ => !event.is_rest(&self.name),
         };
-        let is_command = match event {
+        let is_command = self.is_command(event);
+        parts(event, is_command)
+    }
+
+    /// Tells whether an entry is the result of a command.
+    fn is_command(&mut self, event: &Event) -> bool {
+        match event {
             Event::Answer { content, .. } => {
                 self.commands.extend(content.iter().filter_map(command));
                 false
             }
             Event::Result { tool_use_id, .. } => self.commands.remove(tool_use_id),
             _ => false,
-        };
-        parts(event, is_command)
+        }
     }
 }
 
@@ -131,6 +155,7 @@ pub fn parts(event: &Event, is_command: bool) -> Vec<ConversationPart> {
             incarnation,
             conversation,
             prompt,
+            tools: _,
         } => {
             let is_fresh = incarnation == conversation;
             let how = if is_fresh {
@@ -264,6 +289,12 @@ pub(crate) fn line_and_more(text: &str) -> String {
 
 /// Describes a tool call. A single field needs no name.
 pub(crate) fn call(name: &str, input: &Value) -> String {
+    if name == TODO_WRITE
+        && let Some(list) = TodoList::of_call(input)
+    {
+        let text = format!("todo {}\n{list}", list.summary());
+        return text.trim_end().to_owned();
+    }
     let fields: Vec<String> = match input.as_object() {
         Some(fields) if fields.len() == 1 => fields.values().map(value).collect(),
         Some(fields) => fields
@@ -408,6 +439,32 @@ mod tests {
     use serde_json::json;
 
     #[test]
+    fn what_a_subagent_did_stands_further_in_and_ends_no_turn() {
+        let mut reader = PartReader::new(&Name::new("alice").unwrap());
+        let mut read = |event: Value| {
+            let mut line = json!({"at": 1.0, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}, "call": "t1"});
+            line.as_object_mut()
+                .unwrap()
+                .extend(event.as_object().unwrap().clone());
+            let entry = serde_json::from_value(line).unwrap();
+            let lines = reader
+                .of_entry(&entry)
+                .iter()
+                .map(ConversationPart::line)
+                .collect::<Vec<_>>();
+            (lines, reader.in_turn())
+        };
+        let usage = json!({"input_tokens": 1, "output_tokens": 1, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0});
+        let call =
+            json!({"type": "tool_use", "id": "s1", "name": "bash", "input": {"command": "ls"}});
+        let calls = read(json!({"entry": "answer", "usage": usage, "content": [call]}));
+        assert_eq!(calls, (vec!["    ▸ bash ls".to_owned()], false));
+        let result =
+            json!({"entry": "result", "tool_use_id": "s1", "content": "a", "is_error": false});
+        assert_eq!(read(result).0, ["      ↳ a"]);
+    }
+
+    #[test]
     fn a_call_and_its_result_are_one_line_each() {
         let called = |name, input: Value| ConversationPart::Call(call(name, &input)).line();
         assert_eq!(
@@ -420,6 +477,15 @@ mod tests {
         );
         assert_eq!(called("list_teammates", json!({})), "▸ list_teammates");
         assert_eq!(called("odd", json!([1])), "▸ odd [1]");
+        let steps = json!({"todos": [{"content": "Read", "status": "completed"}, {"content": "Write", "status": "in_progress"}]});
+        assert_eq!(
+            called("todo_write", steps.clone()),
+            "▸ todo 1/2, now: Write (+ 2 lines)"
+        );
+        assert_eq!(
+            call("todo_write", &steps),
+            "todo 1/2, now: Write\n[x] Read\n[>] Write"
+        );
         assert_eq!(
             result("\nok\n\nthen\nend\n", false, false),
             "  ↳ ok (+ 2 lines)"

@@ -15,6 +15,7 @@ use teamd_shared::price::{Dollars, Prices};
 use teamd_shared::request::{Payload, Request};
 use teamd_shared::task::TaskId;
 use teamd_shared::team_dir::TeamDir;
+use teamd_shared::todo::{TODO_WRITE, TodoList};
 use teamd_shared::transcript::Usage;
 
 use super::guard::PageView;
@@ -564,8 +565,14 @@ fn image(facts: &ImageFacts) -> Value {
     json!({"text": facts.text, "size": size})
 }
 
-/// What a call does to a file, or the command that it runs; null for any other.
+/// What a call does to a file, the command that it runs, or the steps that it writes down; null for
+/// any other.
 fn input(call: &PlacedCall) -> Value {
+    if call.tool == TODO_WRITE
+        && let Some(list) = TodoList::of_call(&call.input)
+    {
+        return json!({"command": body(&format!("{}\n{list}", list.summary()))});
+    }
     let field = |names: [&str; 2]| {
         let found = names.iter().find_map(|name| call.input.get(name)?.as_str());
         found.map(body)

@@ -403,6 +403,7 @@ impl<'p> World<'p> {
                 machine: Rc::clone(&self.machine),
                 gate: None,
             },
+            tools: teamd_shared::tool_set::ToolSet::default(),
             model,
             link,
             ids,

@@ -11,6 +11,7 @@ mod read_file;
 mod run_agent;
 pub(crate) mod search;
 mod session_record;
+mod skills;
 mod toolbox;
 mod workspace;
 mod write_file;

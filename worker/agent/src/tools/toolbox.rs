@@ -9,10 +9,12 @@ use teamd_shared::control::McpServerReport;
 use teamd_shared::environment::{CLAUDE_TOKEN, Environment};
 use teamd_shared::member::{Agent, Gate, SandboxMode};
 use teamd_shared::message::IdleReason;
+use teamd_shared::name::Name;
 use teamd_shared::place::{make_below, open_itself};
 use teamd_shared::sandbox::{Namespaces, Promise};
 use teamd_shared::team_dir::DIR_MODE;
 use teamd_shared::terms::{McpServer, TOKEN_HOST};
+use teamd_shared::tool_set::Skill;
 use teamd_shared::transcript::Usage;
 use teamd_worker_core::mcp::McpCatalog;
 use teamd_worker_core::secret::Secret;
@@ -28,9 +30,9 @@ use tokio::time::{Duration, Instant, sleep_until, timeout};
 
 use super::mcp::{McpServers, RunningMcpCall};
 use super::run_agent::LaunchContext;
-use super::search;
 use super::workspace::{Guide, Workspace};
 use super::{Listing, Runs, Tools};
+use super::{search, skills};
 
 /// How long a gate may take to open.
 const OPENED_WITHIN: Duration = Duration::from_secs(2);
@@ -71,6 +73,8 @@ pub(crate) struct Toolbox {
     /// What the agent and its tools have spent, and may spend.
     meter: Meter,
     mcp: McpServers,
+    /// What its conversation was told of.
+    skills: Vec<Skill>,
 }
 
 impl Toolbox {
@@ -106,6 +110,7 @@ impl Toolbox {
             gate: None,
             meter: Meter::default(),
             mcp: McpServers::new(servers),
+            skills: Vec::new(),
         })
     }
 
@@ -117,6 +122,24 @@ impl Toolbox {
     /// Returns what the workspace says to agents, at most so many bytes of it.
     pub(crate) fn guide(&self, most: usize) -> Option<Guide> {
         self.workspace.guide(most)
+    }
+
+    /// Finds the skills of the user and of the workspace.
+    pub(crate) fn find_skills(&self) -> Vec<Skill> {
+        let home = self.runner.config().environment.path("HOME");
+        skills::find(&self.workspace, home.as_deref(), |it| self.may_use(it))
+    }
+
+    /// Lets these skills be read.
+    pub(crate) fn offer(&mut self, skills: Vec<Skill>) {
+        self.skills = skills;
+    }
+
+    /// Tells whether its model may follow what stands in a folder of skills. The lead agent answers
+    /// plans and starts teammates: so it follows nothing that a teammate can have written.
+    fn may_use(&self, folder: &Path) -> bool {
+        let config = self.runner.config();
+        config.name != Name::lead() || !skills::may_be_written(&config.team_dir, folder)
     }
 
     /// Tells whether the gate of the agent changes while it runs: with namespaces of our own. Then
@@ -270,6 +293,9 @@ impl Tools for Toolbox {
             LocalAction::Search(search) => {
                 let started = search::start(&search, &mut self.runner, gate);
                 return RunningCall::Command(started);
+            }
+            LocalAction::LoadSkill(skill) => {
+                skills::load(&self.workspace, &self.skills, &skill, |it| self.may_use(it)).into()
             }
             LocalAction::McpLook(look) => self.mcp.look(&look),
             LocalAction::McpCall(call) => match self.mcp.call(call, &self.runner, gate) {

@@ -28,7 +28,7 @@ use teamd_shared::spawn::can_work;
 use teamd_shared::team_dir::{FOLDERS, TeamDir};
 
 pub(crate) use guide::{Guide, Rest};
-use teamd_worker_sandbox::{Node, Secrets, is_setting, teams};
+use teamd_worker_sandbox::{Node, Secrets, is_of_skills, is_setting, teams};
 
 /// How many links are followed for one path: as many as the kernel follows (`path_resolution(7)`).
 const MAX_LINKS: u32 = 40;
@@ -144,6 +144,11 @@ impl Workspace {
         } else {
             Ok(())
         }
+    }
+
+    /// Returns its path: absolute, and without links.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Finds where a path leads.
@@ -296,7 +301,7 @@ impl Workspace {
             .programs
             .iter()
             .any(|program| path.starts_with(program));
-        way == Path::new(GIT) || is_setting(way) || is_config || is_program
+        way == Path::new(GIT) || is_setting(way) || is_of_skills(way) || is_config || is_program
     }
 
     fn outside(&self, path: &str) -> String {

@@ -187,6 +187,10 @@ impl State {
                 (Doing::Working, "thinking")
             }
         };
+        let mut activity = activity.to_owned();
+        if doing == Doing::Working && !self.work.todo.is_done() {
+            activity = format!("{activity} · {}", self.work.todo.summary());
+        }
         // Beside the activity, which the lead agent is shown: a pause is for people. One that was
         // told late belongs to a call that is over.
         let waiting = if matches!(self.work.at, At::Thinking { .. }) {
@@ -202,7 +206,7 @@ impl State {
         WorkerState {
             applied_seq: self.directed.applied_seq,
             doing,
-            activity: activity.to_owned(),
+            activity,
             idle_reason: if matches!(self.work.at, At::Idle) {
                 self.work.idle_reason
             } else {

@@ -3,9 +3,11 @@
 
 mod bash;
 mod broadcast;
+mod delegate;
 mod edit_file;
 #[cfg(test)]
 mod input_tests;
+mod load_skill;
 mod mcp;
 mod plan_approval;
 mod read_file;
@@ -16,6 +18,7 @@ mod search;
 mod shutdown_response;
 mod sleep;
 mod table;
+mod todo_write;
 mod write_file;
 
 use teamd_shared::control::TaskOrder;
@@ -23,12 +26,15 @@ use teamd_shared::id::RequestId;
 use teamd_shared::image::Image;
 use teamd_shared::member::Gate;
 use teamd_shared::message::ALL;
+use teamd_shared::todo::TodoList;
 use teamd_shared::tools::{
     AnswerPlan, RequestPlan, SendMessage, ShutdownRequest, SpawnTeammate, TaskAction,
 };
 
 pub use bash::Bash;
+pub use delegate::Delegate;
 pub use edit_file::EditFile;
+pub use load_skill::LoadSkill;
 pub use mcp::{McpCall, McpSearch, McpTool};
 pub use plan_approval::PlanApproval;
 pub use read_file::ReadFile;
@@ -36,8 +42,9 @@ pub use run_agent::RunAgent;
 pub use search::{Glob, Grep, Search};
 pub use shutdown_response::ShutdownResponse;
 pub use sleep::Sleep;
-pub use table::{AfterCrash, Caller};
+pub use table::{AfterCrash, Caller, group_of};
 pub use teamd_shared::tools::{Grant, ToolText};
+pub use todo_write::TodoWrite;
 pub use write_file::WriteFile;
 
 /// What a result says of a call about the team of which it is not known whether it was carried out.
@@ -62,6 +69,10 @@ pub enum Action {
     Team(TeamAction),
     /// To consume what has arrived.
     ReadInbox,
+    /// To replace the list of steps, which is a fold of the transcript.
+    Todo(TodoList),
+    /// To have a subagent do it.
+    Delegate(Delegate),
     /// An answer to a shutdown; the daemon decides what becomes of it.
     AnswerShutdown(ShutdownResponse),
     /// A plan; the result is its verdict.
@@ -81,6 +92,8 @@ pub enum LocalAction {
     EditFile(EditFile),
     /// Looks for files, or for lines in them.
     Search(Search),
+    /// Reads a skill.
+    LoadSkill(LoadSkill),
     /// Runs the agent of the teammate.
     RunAgent(RunAgent),
     /// Waits.
@@ -125,7 +138,7 @@ impl Action {
     /// Tells whether it tells or asks others something, and does not only look.
     pub fn reaches_the_team(&self) -> bool {
         match self {
-            Self::Local(_) | Self::ReadInbox => false,
+            Self::Local(_) | Self::ReadInbox | Self::Todo(_) | Self::Delegate(_) => false,
             Self::Team(action) => !matches!(
                 action,
                 TeamAction::List
@@ -174,6 +187,7 @@ impl LocalAction {
             Self::Bash(bash) => bash.run_in_background,
             Self::ReadFile(_)
             | Self::Search(_)
+            | Self::LoadSkill(_)
             | Self::RunAgent(_)
             | Self::Sleep(_)
             | Self::McpLook(_)

@@ -12,6 +12,9 @@ use serde_json::Value;
 use teamd_shared::member::SandboxMode;
 use teamd_shared::message::ALL;
 use teamd_shared::name::Name;
+use teamd_shared::terms::ToolGroup;
+use teamd_shared::todo::TODO_WRITE;
+use teamd_shared::tool_set::ToolSet;
 use teamd_shared::tools::{
     ClaimTask, LeadMessage, LeadTaskCreate, LeadTaskUpdate, ListTeammates, SendMessage, TaskCreate,
     TaskDiff, TaskGet, TaskList, TaskUpdate, ToolText, input,
@@ -20,7 +23,7 @@ use teamd_shared::tools::{
 use super::broadcast::Broadcast;
 use super::read_inbox::ReadInbox;
 use super::request_status::RequestStatus;
-use super::{Action, Call, IN_DOUBT, LocalAction, McpLook, Search, TeamAction};
+use super::{Action, Call, IN_DOUBT, LocalAction, McpLook, Search, TeamAction, TodoWrite};
 
 /// Reads a call from its input.
 type Parse = Box<dyn Fn(&Value) -> Result<Call, String> + Send + Sync>;
@@ -49,6 +52,8 @@ pub enum AfterCrash {
 /// The members that a tool is offered to.
 type Offered = &'static [Caller];
 
+/// The tools that work on the machine.
+const MACHINE: Offered = &[Caller::Teammate, Caller::LeadAgent, Caller::Subagent];
 const ALL_MEMBERS: Offered = &[Caller::Teammate, Caller::LeadAgent];
 const TEAMMATES: Offered = &[Caller::Teammate];
 const LEAD_AGENT: Offered = &[Caller::LeadAgent];
@@ -78,43 +83,58 @@ fn tool<T: DeserializeOwned + JsonSchema + 'static, A: Into<Action> + 'static>(
 }
 
 /// All tools, in the order in which a model is told of them.
-static TABLE: LazyLock<[Tool; 31]> = LazyLock::new(|| {
+static TABLE: LazyLock<[Tool; 34]> = LazyLock::new(|| {
     use AfterCrash::{Interrupted, RunAgain, RunAgainWithIds};
     [
-        tool(
-            "bash",
-            "command",
-            ALL_MEMBERS,
-            Interrupted,
-            LocalAction::Bash,
-        ),
+        tool("bash", "command", MACHINE, Interrupted, LocalAction::Bash),
         tool(
             "read_file",
             "path",
-            ALL_MEMBERS,
+            MACHINE,
             Interrupted,
             LocalAction::ReadFile,
         ),
         tool(
             "write_file",
             "path",
-            ALL_MEMBERS,
+            MACHINE,
             Interrupted,
             LocalAction::WriteFile,
         ),
         tool(
             "edit_file",
             "path",
-            ALL_MEMBERS,
+            MACHINE,
             Interrupted,
             LocalAction::EditFile,
         ),
-        tool("glob", "pattern", ALL_MEMBERS, RunAgain, |glob| {
+        tool("glob", "pattern", MACHINE, RunAgain, |glob| {
             LocalAction::Search(Search::Glob(glob))
         }),
-        tool("grep", "pattern", ALL_MEMBERS, RunAgain, |grep| {
+        tool("grep", "pattern", MACHINE, RunAgain, |grep| {
             LocalAction::Search(Search::Grep(grep))
         }),
+        tool(
+            TODO_WRITE,
+            "",
+            ALL_MEMBERS,
+            RunAgain,
+            |TodoWrite { todos }| Action::Todo(todos),
+        ),
+        tool(
+            "load_skill",
+            "name",
+            ALL_MEMBERS,
+            RunAgain,
+            LocalAction::LoadSkill,
+        ),
+        tool(
+            "delegate",
+            "prompt",
+            ALL_MEMBERS,
+            Interrupted,
+            Action::Delegate,
+        ),
         tool(
             "send_message",
             "to",
@@ -282,6 +302,16 @@ const OF_THE_MACHINE: [&str; 6] = [
 /// The tools that a read-only member is not offered.
 const WRITE_FILES: [&str; 2] = ["write_file", "edit_file"];
 
+/// Returns the group that a tool is offered with; none: it is always there.
+pub fn group_of(tool: &str) -> Option<ToolGroup> {
+    match tool {
+        TODO_WRITE => Some(ToolGroup::Todo),
+        "load_skill" => Some(ToolGroup::Skills),
+        "delegate" => Some(ToolGroup::Delegate),
+        _ => None,
+    }
+}
+
 /// The tools for MCP servers.
 const OF_SERVERS: [&str; 3] = ["mcp_tool", "mcp_call", "mcp_search"];
 
@@ -292,6 +322,8 @@ pub enum Caller {
     Teammate,
     /// The lead agent.
     LeadAgent,
+    /// The subagent of one of them, for one call.
+    Subagent,
 }
 
 impl Caller {
@@ -307,7 +339,7 @@ impl Caller {
     /// Returns how the caller is told that its turn was interrupted.
     pub fn interrupted(self) -> &'static str {
         match self {
-            Self::Teammate => "interrupted by the lead",
+            Self::Teammate | Self::Subagent => "interrupted by the lead",
             Self::LeadAgent => "interrupted by the user",
         }
     }
@@ -315,7 +347,7 @@ impl Caller {
     /// Returns the result of a call that a crash interrupted, and that is not run again.
     pub(crate) fn may_have_run(self) -> String {
         match self {
-            Self::Teammate => {
+            Self::Teammate | Self::Subagent => {
                 "interrupted: the worker was restarted; the command may have run".to_owned()
             }
             Self::LeadAgent => format!(
@@ -338,7 +370,8 @@ impl Caller {
         match self.find(tool) {
             Some(found) => (found.parse)(input),
             None => {
-                let names: Vec<_> = self.offered().map(|tool| tool.name).collect();
+                let always = self.offered().map(|tool| tool.name);
+                let names: Vec<_> = always.filter(|tool| group_of(tool).is_none()).collect();
                 Err(format!(
                     "there is no tool {tool:?}; the tools are {}",
                     names.join(", ")
@@ -347,9 +380,11 @@ impl Caller {
         }
     }
 
-    /// Returns the tools that work in this mode of the sandbox, as a model is told of them.
-    pub fn tools(self, mode: SandboxMode) -> Vec<ToolText> {
+    /// Returns the tools that work in this mode of the sandbox, as a model is told of them whose
+    /// conversation was offered these.
+    pub fn tools(self, mode: SandboxMode, offered: &ToolSet) -> Vec<ToolText> {
         self.offered()
+            .filter(|tool| group_of(tool.name).is_none_or(|group| offered.has(group)))
             .filter(|tool| mode != SandboxMode::ReadOnly || !WRITE_FILES.contains(&tool.name))
             .map(|tool| (tool.describe)(tool.name))
             .collect()
@@ -358,7 +393,7 @@ impl Caller {
     /// Returns the tools that do not work on the machine: an agent has its own for that.
     pub fn team_tools(self) -> impl Iterator<Item = ToolText> {
         self.offered()
-            .filter(|tool| !OF_THE_MACHINE.contains(&tool.name))
+            .filter(|tool| !OF_THE_MACHINE.contains(&tool.name) && group_of(tool.name).is_none())
             .map(|tool| (tool.describe)(tool.name))
     }
 
@@ -377,10 +412,16 @@ impl Caller {
             .filter(move |tool| tool.offered.contains(&self))
     }
 
+    /// Tells whether it may call a tool that no model is told of: a subagent has no servers and no
+    /// agent.
+    fn knows(self, tool: &Tool) -> bool {
+        tool.offered == HIDDEN && (self != Self::Subagent || tool.name == "sleep")
+    }
+
     fn find(self, name: &str) -> Option<&'static Tool> {
         TABLE
             .iter()
-            .filter(|tool| tool.offered.contains(&self) || tool.offered == HIDDEN)
+            .filter(|tool| tool.offered.contains(&self) || self.knows(tool))
             .find(|tool| tool.name == name)
     }
 }
@@ -393,6 +434,14 @@ mod tests {
 
     const CALLERS: [Caller; 2] = [Caller::Teammate, Caller::LeadAgent];
 
+    /// Every group.
+    fn all() -> ToolSet {
+        ToolSet {
+            groups: vec![ToolGroup::Todo, ToolGroup::Skills, ToolGroup::Delegate],
+            skills: Vec::new(),
+        }
+    }
+
     /// A value that fits a property.
     fn example(name: &str, property: &Value) -> Value {
         match property["type"].as_str().unwrap() {
@@ -401,6 +450,7 @@ mod tests {
             "string" => json!("x"),
             "boolean" => json!(true),
             "number" | "integer" => json!(1),
+            "array" => json!([]),
             other => panic!("{other}"),
         }
     }
@@ -418,7 +468,7 @@ mod tests {
     #[test]
     fn what_a_model_is_told_of_a_tool_is_what_is_read() {
         for caller in CALLERS {
-            for tool in caller.tools(SandboxMode::WorkspaceWrite) {
+            for tool in caller.tools(SandboxMode::WorkspaceWrite, &all()) {
                 let required = tool.input["required"].as_array().unwrap();
                 let is_required = |name: &str| required.iter().any(|field| field == name);
                 assert!(!tool.description.is_empty(), "{}", tool.name);
@@ -451,7 +501,7 @@ mod tests {
 
     #[test]
     fn a_schema_says_what_a_model_needs_and_no_more() {
-        let tools = Caller::Teammate.tools(SandboxMode::WorkspaceWrite);
+        let tools = Caller::Teammate.tools(SandboxMode::WorkspaceWrite, &all());
         let read_file = json!({
             "type": "object",
             "properties": {
@@ -477,7 +527,7 @@ mod tests {
     /// Each model call pays for them: about four bytes are a token.
     #[test]
     fn search_costs_at_most_250_tokens() {
-        let tools = Caller::Teammate.tools(SandboxMode::ReadOnly);
+        let tools = Caller::Teammate.tools(SandboxMode::ReadOnly, &all());
         let search = tools
             .iter()
             .filter(|it| ["glob", "grep"].contains(&it.name));
@@ -487,17 +537,58 @@ mod tests {
         assert!((400..=1000).contains(&bytes), "{bytes}");
     }
 
+    /// Each model call of a conversation that was offered a group pays for it.
+    #[test]
+    fn a_group_costs_at_most_150_tokens_and_nothing_where_it_is_not_offered() {
+        for group in all().groups {
+            let tools = |groups| {
+                let offered = ToolSet {
+                    groups,
+                    skills: Vec::new(),
+                };
+                Caller::Teammate.tools(SandboxMode::WorkspaceWrite, &offered)
+            };
+            let mut more = tools(vec![group]);
+            let always = tools(Vec::new());
+            more.retain(|tool| !always.contains(tool));
+            let bytes: usize = more
+                .iter()
+                .map(|it| it.name.len() + it.description.len() + it.input.to_string().len())
+                .sum();
+            assert!((100..=600).contains(&bytes), "{group:?}: {bytes}");
+            assert!(more.iter().all(|tool| group_of(tool.name) == Some(group)));
+        }
+    }
+
+    #[test]
+    fn a_subagent_has_the_tools_of_the_machine_and_no_other() {
+        let offered = Caller::Subagent.tools(SandboxMode::WorkspaceWrite, &all());
+        let names: Vec<_> = offered.iter().map(|tool| tool.name).collect();
+        assert_eq!(names, OF_THE_MACHINE);
+        for tool in [
+            "delegate",
+            "todo_write",
+            "load_skill",
+            "send_message",
+            "run",
+            "mcp_call",
+        ] {
+            let error = Caller::Subagent.parse(tool, &json!({})).unwrap_err();
+            assert!(error.starts_with("there is no tool"), "{error}");
+        }
+    }
+
     #[test]
     fn a_read_only_member_is_offered_no_tool_that_writes_files() {
         for caller in CALLERS {
-            let offered = caller.tools(SandboxMode::ReadOnly);
+            let offered = caller.tools(SandboxMode::ReadOnly, &all());
             assert!(
                 !offered.iter().any(|tool| WRITE_FILES.contains(&tool.name)),
                 "{caller:?}"
             );
             assert_eq!(
                 offered.len() + WRITE_FILES.len(),
-                caller.tools(SandboxMode::WorkspaceWrite).len()
+                caller.tools(SandboxMode::WorkspaceWrite, &all()).len()
             );
         }
     }
@@ -506,8 +597,8 @@ mod tests {
     fn only_the_lead_agent_has_the_tools_of_the_lead() {
         assert_eq!(Caller::of(&Name::lead()), Caller::LeadAgent);
         assert_eq!(Caller::of(&Name::new("alice").unwrap()), Caller::Teammate);
-        let of_teammates = Caller::Teammate.tools(SandboxMode::WorkspaceWrite);
-        let of_lead = Caller::LeadAgent.tools(SandboxMode::WorkspaceWrite);
+        let of_teammates = Caller::Teammate.tools(SandboxMode::WorkspaceWrite, &all());
+        let of_lead = Caller::LeadAgent.tools(SandboxMode::WorkspaceWrite, &all());
         for tool in of_lead
             .iter()
             .filter(|tool| !of_teammates.iter().any(|other| other.name == tool.name))

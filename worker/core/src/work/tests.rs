@@ -8,6 +8,7 @@ fn begins(prompt: Option<&str>) -> Event {
         incarnation: 1,
         conversation: 1,
         prompt: prompt.map(str::to_owned),
+        tools: teamd_shared::tool_set::ToolSet::default(),
     }
 }
 
@@ -16,6 +17,7 @@ fn next_incarnation() -> Event {
         incarnation: 2,
         conversation: 1,
         prompt: None,
+        tools: teamd_shared::tool_set::ToolSet::default(),
     }
 }
 
@@ -84,6 +86,7 @@ fn entry((at, event): (usize, &Event)) -> Entry {
         at: 0.0,
         inbox,
         pending_notices: Vec::new(),
+        call: None,
         event: event.clone(),
     }
 }
@@ -378,6 +381,7 @@ fn a_notice_is_pending_as_long_as_the_entries_that_follow_say_so() {
     for event in [messages(&["message"]), next_incarnation()] {
         work.replay(&Entry {
             pending_notices: pending_notices.clone(),
+            call: None,
             ..entry((0, &event))
         });
     }
@@ -520,4 +524,58 @@ fn what_a_spawn_gives_to_a_teammate_counts_even_if_nothing_says_that_it_has_run(
     assert_eq!(crashed.granted.tokens, 200);
     let next = [&after(ends("", false))[..], &[idle(), begins.clone()]].concat();
     assert_eq!(granted(&next), 0, "a budget is that of a piece of work");
+}
+
+#[test]
+fn a_subagent_costs_its_member_and_changes_nothing_else_of_its_work() {
+    let mut work = replayed(&[begins(Some("go")), answer(&["delegate", "bash"])]);
+    let of_subagent = |work: &mut WorkProgress, event: Event| {
+        work.replay(&Entry {
+            call: Some("0".to_owned()),
+            ..entry((5, &event))
+        });
+    };
+    // Its calls may have the ids of those of its member.
+    of_subagent(&mut work, answer(&["bash", "read_file"]));
+    assert_eq!(
+        (work.turns, work.calls.len(), work.delegated.len()),
+        (2, 2, 2)
+    );
+    of_subagent(&mut work, result("0"));
+    assert_eq!((work.calls.len(), work.delegated.len()), (2, 1));
+    of_subagent(&mut work, answer(&[]));
+    assert_eq!((work.turns, &work.at), (3, &At::Call));
+    let lost = interrupted(&mut work);
+    assert!(lost[0].1.contains("may have run"), "{lost:?}");
+    assert!(lost[1].1.contains("not run"), "{lost:?}");
+    assert!(work.delegated.is_empty());
+}
+
+#[test]
+fn the_steps_are_those_of_the_last_call_that_was_carried_out() {
+    let writes = |step: &str| {
+        let mut written = answer(&["todo_write"]);
+        if let Event::Answer { content, .. } = &mut written
+            && let Block::ToolUse { input, .. } = &mut content[1]
+        {
+            *input = json!({"todos": [{"content": step, "status": "in_progress"}]});
+        }
+        written
+    };
+    let refused = Event::Result {
+        tool_use_id: "0".to_owned(),
+        content: "no".to_owned(),
+        is_error: true,
+        images: Vec::new(),
+    };
+    let all = [
+        begins(Some("go")),
+        writes("one"),
+        result("0"),
+        writes("two"),
+        refused,
+        next_incarnation(),
+    ];
+    assert_eq!(replayed(&all).todo.summary(), "0/1, now: one");
+    assert_eq!(replayed(&all[..2]).todo.summary(), "0/0");
 }

@@ -12,6 +12,7 @@ fn long(steps: usize) -> ModelConversation {
         incarnation: 1,
         conversation: 1,
         prompt,
+        tools: teamd_shared::tool_set::ToolSet::default(),
     });
     for step in 0..steps {
         let input = json!({"command": format!("make {step}")});
@@ -200,4 +201,38 @@ fn task_plan_and_shutdown_are_kept_word_for_word_whatever_the_model_wrote() {
             "{text}"
         );
     }
+}
+
+#[test]
+fn a_summary_quotes_the_steps_that_were_written_down() {
+    let mut conversation = long(2);
+    let writes = |id: &str, step: &str| Event::Answer {
+        content: vec![Block::ToolUse {
+            id: id.to_owned(),
+            name: "todo_write".to_owned(),
+            input: json!({"todos": [{"content": step, "status": "in_progress"}]}),
+            message_id: None,
+            request_id: None,
+        }],
+        usage: Usage::default(),
+        cut: None,
+        length: None,
+        model_calls: 1,
+    };
+    let ends = |id: &str, is_error| Event::Result {
+        tool_use_id: id.to_owned(),
+        content: String::new(),
+        is_error,
+        images: Vec::new(),
+    };
+    for (id, step, is_error) in [("a", "port it", false), ("b", "too much", true)] {
+        conversation.observe(&writes(id, step));
+        conversation.observe(&ends(id, is_error));
+    }
+    // Also when what was said of it has been cut already.
+    conversation.observe(&cut());
+    let summary = compose(&conversation, "so far", 1, 4000);
+    let quoted = "Your list of steps, word for word:\n[>] port it";
+    assert!(summary.contains(quoted), "{summary}");
+    assert!(!compose(&long(2), "so far", 1, 4000).contains("list of steps"));
 }

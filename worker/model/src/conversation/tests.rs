@@ -25,6 +25,7 @@ fn begins(incarnation: u32, prompt: Option<&str>) -> Event {
         incarnation,
         conversation: 1,
         prompt: prompt.map(str::to_owned),
+        tools: teamd_shared::tool_set::ToolSet::default(),
     }
 }
 
@@ -251,6 +252,7 @@ fn a_fresh_conversation_knows_nothing_of_the_one_before() {
         incarnation: 2,
         conversation: 2,
         prompt: Some("new".to_owned()),
+        tools: teamd_shared::tool_set::ToolSet::default(),
     });
     assert_eq!(all_text(&conversation), "new");
     assert_eq!(conversation.open.len(), 0);

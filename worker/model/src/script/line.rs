@@ -8,6 +8,8 @@
 //! | `/write_file PATH CONTENT` | in CONTENT `\n`, `\t` and `\\` stand for newline, tab and backslash |
 //! | `/send_message NAME TEXT` | the same in TEXT |
 //! | `/plan_approval PLAN` | the same in PLAN |
+//! | `/load_skill NAME FILE` | the file may be left out |
+//! | `/delegate PROMPT` | the same as above in PROMPT, whose lines the subagent obeys |
 //! | `/sleep SECONDS` | |
 //! | `/reject_shutdown REASON` | no call: the next shutdown request is rejected with this reason |
 //! | `/fail_model REASON` | no call: the model fails, as a service that is out of reach does |
@@ -93,6 +95,11 @@ fn input_of(tool: &str, rest: &str) -> Value {
     match tool {
         "bash" => json!({ "command": rest }),
         "sleep" => json!({ "seconds": number(rest) }),
+        "delegate" => json!({ "prompt": unescape(rest) }),
+        "load_skill" => match rest.split_once(char::is_whitespace) {
+            Some((name, file)) => json!({ "name": name, "file": file.trim_start() }),
+            None => json!({ "name": rest }),
+        },
         "plan_approval" => json!({ "plan": unescape(rest) }),
         "send_message" => {
             let (to, content) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
@@ -221,6 +228,17 @@ mod tests {
                 r"/plan_approval 1. Drop\n2. Build",
                 "plan_approval",
                 json!({"plan": "1. Drop\n2. Build"}),
+            ),
+            (
+                r"/delegate /bash ls\nlooked",
+                "delegate",
+                json!({"prompt": "/bash ls\nlooked"}),
+            ),
+            ("/load_skill pdf", "load_skill", json!({"name": "pdf"})),
+            (
+                "/load_skill pdf ref/a b.md",
+                "load_skill",
+                json!({"name": "pdf", "file": "ref/a b.md"}),
             ),
             ("/sleep 0.5", "sleep", json!({"seconds": 0.5})),
             ("/sleep long", "sleep", json!({"seconds": "long"})),

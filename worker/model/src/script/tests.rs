@@ -9,6 +9,7 @@ fn begins(prompt: &str) -> Event {
         incarnation: 1,
         conversation: 1,
         prompt: Some(prompt.to_owned()),
+        tools: teamd_shared::tool_set::ToolSet::default(),
     }
 }
 
@@ -17,6 +18,7 @@ fn resumed() -> Event {
         incarnation: 2,
         conversation: 1,
         prompt: None,
+        tools: teamd_shared::tool_set::ToolSet::default(),
     }
 }
 
@@ -292,6 +294,7 @@ fn a_resumed_conversation_goes_on_and_a_fresh_one_begins_anew() {
         incarnation: 3,
         conversation: 3,
         prompt: Some("/bash new".to_owned()),
+        tools: teamd_shared::tool_set::ToolSet::default(),
     });
     let (third, _, input) = talk.answer().unwrap();
     assert_eq!(input, json!({ "command": "new" }));
@@ -306,6 +309,7 @@ fn a_prompt_that_a_resumed_conversation_repeats_is_not_done_again() {
         incarnation: 2,
         conversation: 1,
         prompt: Some("/bash one".to_owned()),
+        tools: teamd_shared::tool_set::ToolSet::default(),
     });
     assert_eq!(talk.answer().unwrap_err(), "1");
 }

@@ -13,7 +13,13 @@ pub(crate) fn entry(line: &[u8]) -> String {
     let Ok(entry) = json::read::<Entry>(line) else {
         return escape::text(&String::from_utf8_lossy(line)).into_owned();
     };
-    let parts: Vec<String> = parts(&entry.event, false).iter().map(part).collect();
+    let mut parts: Vec<String> = parts(&entry.event, false).iter().map(part).collect();
+    // What a subagent did stands further in.
+    if entry.call.is_some() {
+        for part in &mut parts {
+            *part = format!("    {}", part.replace('\n', "\n    "));
+        }
+    }
     if parts.is_empty() {
         return String::new();
     }
@@ -80,6 +86,12 @@ mod tests {
         assert_eq!(shown(&messages), "bob: hi\n  7");
         let idle = json!({"entry": "idle", "idle_reason": "failed", "content": "no key", "message_id": uuid::Uuid::nil()});
         assert_eq!(shown(&idle), "failed: no key");
+    }
+
+    #[test]
+    fn what_a_subagent_did_stands_further_in() {
+        let result = json!({"entry": "result", "call": "t", "tool_use_id": "s", "content": "a\nb\n", "is_error": false});
+        assert_eq!(shown(&result), "    result:\n        a\n        b");
     }
 
     #[test]

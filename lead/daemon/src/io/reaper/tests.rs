@@ -36,6 +36,7 @@ impl Scratch {
             incarnation: 1,
             conversation: 1,
             prompt: None,
+            tools: teamd_shared::tool_set::ToolSet::default(),
         };
         let left = Happened::Left {
             reason: "SIGTERM".to_owned(),
@@ -48,6 +49,7 @@ impl Scratch {
                 at: 1.0,
                 inbox,
                 pending_notices: Vec::new(),
+                call: None,
                 event,
             })
             .unwrap()

@@ -10,6 +10,7 @@ fn reader() -> UpdateReader {
         incarnation: 1,
         conversation: 1,
         prompt: Some("go".to_owned()),
+        tools: teamd_shared::tool_set::ToolSet::default(),
     };
     reader.entry(&begun);
     reader
@@ -35,6 +36,7 @@ fn read(live: &str, events: Vec<Event>) -> NewEntries {
         at: 1.0,
         inbox: Position::START,
         pending_notices: Vec::new(),
+        call: None,
         event,
     });
     NewEntries {

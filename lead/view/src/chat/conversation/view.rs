@@ -93,7 +93,11 @@ impl ConversationView {
     ) -> Vec<ConversationPart> {
         let mut parts = Vec::new();
         for entry in entries {
-            self.entry(&entry.event, &mut parts);
+            if entry.call.is_none() {
+                self.entry(&entry.event, &mut parts);
+            } else {
+                parts.extend(self.parts.of_entry(entry));
+            }
         }
         if !self.in_turn() {
             live.clone_into(&mut self.stale);

@@ -231,12 +231,14 @@ fn restarted_after(entries: &[Event]) -> State {
         incarnation: 2,
         conversation: 1,
         prompt: None,
+        tools: teamd_shared::tool_set::ToolSet::default(),
     };
     for event in entries.iter().chain([&restart]) {
         state.work.replay(&Entry {
             at: 0.0,
             inbox: Position::START,
             pending_notices: Vec::new(),
+            call: None,
             event: event.clone(),
         });
     }

@@ -32,6 +32,7 @@ impl AgentMind {
                 incarnation,
                 conversation,
                 prompt,
+                tools: _,
             } if incarnation == conversation => {
                 self.messages.begin(*conversation, prompt.as_deref());
             }

@@ -40,6 +40,7 @@ mod meddling;
 mod messages;
 mod models;
 mod money;
+mod orders;
 mod pictures;
 mod plans;
 mod quarantine;

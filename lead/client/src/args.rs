@@ -151,6 +151,11 @@ pub enum TeamctlCommand {
     /// List unfinished tasks (same as `task list`)
     #[command(name = "tasks")]
     TaskList(TaskListArgs),
+    /// List the orders of team.toml: tasks that are made by themselves
+    ///
+    /// Shows when each makes its next task, and which it made last. Only reads files, so it also
+    /// works without a daemon; without one, none is made.
+    Orders,
     /// Show the changes in a teammate's checkout, or those submitted for a task
     Diff(Diff),
     /// Merge your branch into the integration branch, after a check of the result

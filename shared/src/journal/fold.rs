@@ -16,6 +16,7 @@ use crate::id::TaskId;
 use crate::member::{ApproveBy, Gate, Member, Phase};
 use crate::message::TEAMD;
 use crate::name::Name;
+use crate::order::OrderState;
 use crate::position::Position;
 use crate::request::{Kind, Payload, Request, Span, Status, Trigger};
 use crate::task::{Task, TaskEvent};
@@ -43,6 +44,12 @@ pub struct Team {
     /// How work is checked.
     #[serde(default, skip_serializing_if = "Work::is_empty")]
     pub work: Work,
+    /// The orders that are in force, and what they have made.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub orders: BTreeMap<Name, OrderState>,
+    /// The `seq` of the last line that changed what an order is to make; 0 behind a snapshot.
+    #[serde(skip)]
+    pub orders_changed: u64,
     /// How far the daemon has read the lead's inbox.
     #[serde(rename = "lead_inbox")]
     pub lead: Position,
@@ -228,6 +235,9 @@ impl Team {
                 if let Some(work) = &record.work {
                     self.work = Work::clone(work);
                 }
+                if let Some(orders) = &record.orders {
+                    self.put_orders(orders, line);
+                }
                 self.stopping = match record.event {
                     TeamEvent::Stopping => true,
                     TeamEvent::Read | TeamEvent::Restored | TeamEvent::Noted => self.stopping,
@@ -287,6 +297,7 @@ impl Team {
                 .retain(|(_, it)| *it != PendingDerived::Gate(name.clone()));
             return;
         }
+        self.trigger_by_crash(record, line);
         for id in &record.expired {
             self.expire(line, id, "the member ended or was spawned again");
         }
@@ -552,6 +563,7 @@ impl TeamRecord {
             daemon,
             rejected: Vec::new(),
             work: None,
+            orders: None,
             content: None,
             tell: Vec::new(),
         }

@@ -29,7 +29,7 @@ const ALL_TABLES: [&str; 10] = [
 ];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 69] = [
+const EXAMPLES: [(&str, &str); 70] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -79,6 +79,7 @@ const EXAMPLES: [(&str, &str); 69] = [
     ("instructions", "'x'"),
     ("auto", "true"),
     ("work", "{}"),
+    ("order", "[]"),
     ("check", "'cargo test'"),
     ("check_timeout", "'10m'"),
     ("check_network", "true"),

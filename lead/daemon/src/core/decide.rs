@@ -6,6 +6,7 @@
 mod ends;
 mod jobs;
 mod members;
+mod orders;
 mod plans;
 mod shutdowns;
 mod silence;
@@ -136,6 +137,7 @@ pub(crate) fn decide(view: &DecisionView<'_>, event: &Event, ids: &mut dyn Ids) 
         Event::Integrate => view.integrate_next(),
         Event::Review { task } => view.review(*task, ids),
         Event::Offer => view.offer(ids),
+        Event::Orders => view.orders(ids),
         Event::Deadline => view.deadline(),
         Event::Forced { incarnation } => view.terminate_incarnation(incarnation, Ending::Force),
         Event::Terminate => view.terminate(ids),

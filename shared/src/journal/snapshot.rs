@@ -65,6 +65,7 @@ impl Team {
         let own = Self {
             seq: 0,
             snapshot_seq: 0,
+            orders_changed: 0,
             done: 0,
             ..self.without_what_is_old()
         };

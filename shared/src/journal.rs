@@ -13,6 +13,7 @@
 //! if a kill prevented it.
 
 mod fold;
+mod memory;
 mod orders;
 pub mod reader;
 mod snapshot;
@@ -39,6 +40,7 @@ use crate::team_dir::TeamDir;
 use crate::work::Work;
 
 pub use fold::{FoldError, MemberState, Team};
+pub use memory::MAX_MEMORY;
 pub use snapshot::SNAPSHOT_LINES;
 
 /// The version of the journal that is written, in its first line.

@@ -86,6 +86,8 @@ pub struct TeamSize {
     pub max_members: u32,
     /// Whether an answer that a person decides needs four digits, which only views and hooks show.
     pub approve_code: bool,
+    /// Whether members may propose what the team is to remember (default false).
+    pub remember: bool,
 }
 
 impl Default for TeamSize {
@@ -93,6 +95,7 @@ impl Default for TeamSize {
         Self {
             max_members: 16,
             approve_code: false,
+            remember: false,
         }
     }
 }
@@ -221,6 +224,12 @@ impl Settings {
             })?,
         );
         set(
+            &mut self.team.remember,
+            variable(lookup, "TEAM_REMEMBER", |text| {
+                text.parse().map_err(|_| "true or false")
+            })?,
+        );
+        set(
             &mut self.work,
             variable(lookup, "TEAM_WORK", |text| {
                 serde_json::from_str(text).map_err(|_| "the table [work] as JSON")
@@ -267,6 +276,7 @@ impl Settings {
                 TeamSize {
                     max_members,
                     approve_code,
+                    remember: _,
                 },
             work,
             orders,
@@ -300,6 +310,8 @@ impl Settings {
         to.narrows("team.approve_code", approve_code.then_some(true));
         // Without cgroups the limits hold for each process, and no longer for all of them together.
         to.widens("cgroup", (*cgroup == cgroup::Use::Off).then_some("off"));
+        // A person accepts each part.
+        to.neither(["team.remember"]);
         work.effects(to);
         order::effects(orders, to);
         let elsewhere = to.file.zip(checkouts.as_deref());
@@ -328,7 +340,7 @@ impl Settings {
             .collect()
     }
 
-    fn all_variables(&self) -> [(&'static str, String); 14] {
+    fn all_variables(&self) -> [(&'static str, String); 15] {
         [
             (
                 "TEAM_DURABILITY",
@@ -346,6 +358,7 @@ impl Settings {
             ("TEAM_CGROUP", self.cgroup.as_str().to_owned()),
             ("TEAM_MAX_MEMBERS", self.team.max_members.to_string()),
             ("TEAM_APPROVE_CODE", self.team.approve_code.to_string()),
+            ("TEAM_REMEMBER", self.team.remember.to_string()),
             (
                 "TEAM_WORK",
                 serde_json::to_string(&self.work).unwrap_or_default(),

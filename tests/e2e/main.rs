@@ -37,6 +37,7 @@ mod lead;
 mod many;
 mod mcp;
 mod meddling;
+mod memory;
 mod messages;
 mod models;
 mod money;

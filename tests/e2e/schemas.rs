@@ -247,6 +247,7 @@ fn the_schemas_take_what_each_command_prints_for_programs() {
         team.json(["orders"])[0]["task"] == 1
     });
     valid(&team, "orders", &team.json(["orders"]), &[]);
+    valid(&team, "memory", &team.json(["memory"]), &[]);
     valid(
         &team,
         "spawn",

@@ -36,6 +36,7 @@ use super::io::journal::{Journal, refuse_linked_copy};
 use super::io::known_leads::KnownLeads;
 use super::io::lead_inbox::LeadInbox;
 use super::io::lock::TeamLock;
+use super::io::memory_file::MemoryFile;
 use super::io::reaper::Reaper;
 use super::io::resources::DaemonResources;
 use super::io::roster_file::{OnDisk, REPLACED, RosterFile, UNREADABLE, set_aside};
@@ -148,6 +149,7 @@ fn begin(
         restart: settings.restart(),
         watchdog,
         max_members: settings.team.max_members,
+        remembers: settings.team.remember,
         snapshot_lines: SNAPSHOT_LINES,
     };
     let waiting = team.requests.values().filter(|it| it.is_pending());
@@ -167,6 +169,7 @@ fn begin(
         connections: Connections::new(KnownLeads::open(Arc::clone(&dir))),
         jobs: JobRunner::default(),
         task_files: TaskFiles::default(),
+        memory_file: MemoryFile::default(),
         inputs: inputs_sender.clone(),
         began: Instant::now(),
         hooks,

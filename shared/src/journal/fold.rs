@@ -50,6 +50,9 @@ pub struct Team {
     /// The `seq` of the last line that changed what an order is to make; 0 behind a snapshot.
     #[serde(skip)]
     pub orders_changed: u64,
+    /// The `seq` of the last line about what is to be remembered; 0 behind a snapshot.
+    #[serde(skip)]
+    pub memory_changed: u64,
     /// How far the daemon has read the lead's inbox.
     #[serde(rename = "lead_inbox")]
     pub lead: Position,
@@ -345,7 +348,7 @@ impl Team {
         }
         let why = match request.kind {
             Kind::Shutdown => "its author shuts down",
-            Kind::PlanApproval | Kind::Review | Kind::Permission => {
+            Kind::PlanApproval | Kind::Review | Kind::Permission | Kind::Memory => {
                 "another request took its place"
             }
         };
@@ -377,6 +380,9 @@ impl Team {
                 let pending = PendingDerived::Gate(member.record.name.clone());
                 self.pending_derived.push_back((line.seq, pending));
             }
+        }
+        if request.kind == Kind::Memory {
+            self.memory_changed = line.seq;
         }
         self.requests.insert(request.request_id.clone(), request);
     }
@@ -464,6 +470,9 @@ impl Team {
         if let Payload::Review(review) = &request.payload {
             return review.by;
         }
+        if request.kind == Kind::Memory {
+            return ApproveBy::Person;
+        }
         let author = self
             .members
             .iter()
@@ -519,7 +528,10 @@ fn member_of<'m>(
     members: &'m mut BTreeMap<Name, MemberState>,
     request: &Request,
 ) -> Option<&'m mut MemberState> {
-    if request.kind.rules().belongs_to == Span::Submission {
+    if matches!(
+        request.kind.rules().belongs_to,
+        Span::Submission | Span::Team
+    ) {
         return None;
     }
     members.get_mut(&Name::of_inbox(request.member()).ok()?)

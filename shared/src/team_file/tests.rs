@@ -29,7 +29,7 @@ const ALL_TABLES: [&str; 10] = [
 ];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 70] = [
+const EXAMPLES: [(&str, &str); 71] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -45,6 +45,7 @@ const EXAMPLES: [(&str, &str); 70] = [
     ("team", "{}"),
     ("max_members", "16"),
     ("approve_code", "true"),
+    ("remember", "true"),
     ("restart_max", "3"),
     ("restart_period", "'60s'"),
     ("watchdog", "'off'"),

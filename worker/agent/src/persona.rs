@@ -8,6 +8,7 @@ use std::cell::LazyCell;
 use std::sync::{Arc, OnceLock};
 
 use teamd_shared::config::Roster;
+use teamd_shared::control::Welcome;
 use teamd_shared::member::{SandboxMode, Terms};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
@@ -72,10 +73,12 @@ Shut down teammates that are no longer needed.
 pub(crate) fn persona(
     dir: &TeamDir,
     name: &Name,
-    terms: &Terms,
+    welcome: &Welcome,
     guide: Option<&Guide>,
     catalog: &Arc<OnceLock<McpCatalog>>,
 ) -> Persona {
+    let terms = &welcome.terms;
+    let remembers = welcome.memory.is_some();
     let roster = Roster::load(dir).unwrap_or_else(|error| {
         tracing::warn!("the instructions do not name the other members of the team: {error}");
         None
@@ -107,6 +110,9 @@ pub(crate) fn persona(
         system,
         tools: LazyCell::new(Box::new(move || {
             let mut tools = caller.tools(mode);
+            if remembers {
+                tools.extend(Caller::memory_tools());
+            }
             tools.extend(mcp_tools(&catalog));
             tools
         })),

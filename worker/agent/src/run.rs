@@ -262,7 +262,7 @@ fn make_model(
     let catalog = toolbox.mcp_catalog();
     let persona = |room| {
         let guide = toolbox.guide(room);
-        persona(dir, &args.name, terms, guide.as_ref(), &catalog)
+        persona(dir, &args.name, welcome, guide.as_ref(), &catalog)
     };
     let model = match &terms.program {
         Some(Agent {

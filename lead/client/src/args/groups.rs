@@ -36,7 +36,14 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Talk", &["send", "broadcast", "attach", "interrupt"]),
     (
         "Decide",
-        &["requests", "review", "approve", "reject", "request-plan"],
+        &[
+            "requests",
+            "review",
+            "approve",
+            "reject",
+            "request-plan",
+            "memory",
+        ],
     ),
     (
         "Work",

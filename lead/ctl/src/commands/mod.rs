@@ -18,6 +18,7 @@ pub(crate) mod interrupt;
 pub(crate) mod lint;
 pub(crate) mod logs;
 pub(crate) mod mcp;
+pub(crate) mod memory;
 pub mod orders;
 pub(crate) mod plans;
 pub(crate) mod request_plan;
@@ -82,6 +83,7 @@ pub(crate) fn perform(command: TeamctlCommand, context: &Context) -> CommandResu
             },
         ),
         TeamctlCommand::Orders => orders::run(context),
+        TeamctlCommand::Memory(args) => memory::run(context, args),
         TeamctlCommand::Diff(args) => integration::diff(context, &args),
         TeamctlCommand::Sync(args) => integration::sync(context, &args),
         TeamctlCommand::Land(args) => integration::land(context, &args),

@@ -78,6 +78,7 @@ pub(crate) fn welcome(
     team: &Team,
     runtime: &Runtime,
     incarnation: &Incarnation,
+    remembers: bool,
 ) -> Option<Welcome> {
     let state = team.members.get(&incarnation.name)?;
     let directive = directive(team, runtime, &incarnation.name)?;
@@ -97,5 +98,6 @@ pub(crate) fn welcome(
             .map(|(path, _)| path.to_string_lossy().into_owned())
             .collect(),
         directive,
+        memory: remembers.then(|| team.memory_text()),
     })
 }

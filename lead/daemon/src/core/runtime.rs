@@ -52,6 +52,8 @@ pub(crate) struct DecisionRules {
     pub(crate) watchdog: Option<Duration>,
     /// How many teammates may run when the lead agent spawns one, that one included.
     pub(crate) max_members: u32,
+    /// Whether members may propose what the team is to remember.
+    pub(crate) remembers: bool,
     /// The fewest lines of the journal between two snapshots.
     pub(crate) snapshot_lines: u64,
 }

@@ -78,7 +78,7 @@ fn tool<T: DeserializeOwned + JsonSchema + 'static, A: Into<Action> + 'static>(
 }
 
 /// All tools, in the order in which a model is told of them.
-static TABLE: LazyLock<[Tool; 31]> = LazyLock::new(|| {
+static TABLE: LazyLock<[Tool; 32]> = LazyLock::new(|| {
     use AfterCrash::{Interrupted, RunAgain, RunAgainWithIds};
     [
         tool(
@@ -251,6 +251,8 @@ static TABLE: LazyLock<[Tool; 31]> = LazyLock::new(|| {
             RunAgain,
             TaskDiff::action,
         ),
+        // The daemon joins a proposal of the same text.
+        tool("remember", "text", HIDDEN, RunAgain, TeamAction::Remember),
         tool("sleep", "seconds", HIDDEN, Interrupted, LocalAction::Sleep),
         tool("run", "", HIDDEN, Interrupted, LocalAction::RunAgent),
         tool("mcp_tool", "name", HIDDEN, RunAgain, |tool| {
@@ -281,6 +283,9 @@ const OF_THE_MACHINE: [&str; 6] = [
 
 /// The tools that a read-only member is not offered.
 const WRITE_FILES: [&str; 2] = ["write_file", "edit_file"];
+
+/// The tools of a team that remembers something.
+const OF_MEMORY: [&str; 1] = ["remember"];
 
 /// The tools for MCP servers.
 const OF_SERVERS: [&str; 3] = ["mcp_tool", "mcp_call", "mcp_search"];
@@ -360,6 +365,15 @@ impl Caller {
         self.offered()
             .filter(|tool| !OF_THE_MACHINE.contains(&tool.name))
             .map(|tool| (tool.describe)(tool.name))
+    }
+
+    /// Returns the tools of a team that remembers something, which only its members are told of.
+    pub fn memory_tools() -> Vec<ToolText> {
+        TABLE
+            .iter()
+            .filter(|tool| OF_MEMORY.contains(&tool.name))
+            .map(|tool| (tool.describe)(tool.name))
+            .collect()
     }
 
     /// Returns the tools for MCP servers, which only a member with such servers is told of.

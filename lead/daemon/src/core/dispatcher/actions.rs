@@ -58,7 +58,12 @@ impl Dispatcher {
         match action {
             Action::Start(incarnation, environment) => self.start(incarnation, environment, io),
             Action::Welcome(incarnation) => {
-                if let Some(welcome) = welcome(&self.team, &self.runtime, &incarnation) {
+                if let Some(welcome) = welcome(
+                    &self.team,
+                    &self.runtime,
+                    &incarnation,
+                    self.rules.remembers,
+                ) {
                     let frame = ToWorker::Welcome(Box::new(welcome));
                     self.hand_on(Action::Say(incarnation, frame), io);
                 }

@@ -193,6 +193,7 @@ impl Fixture {
     fn new() -> Self {
         let rules = DecisionRules {
             max_members: 16,
+            remembers: true,
             grace: Duration::from_secs(10),
             permission_timeout: Duration::from_secs(600),
             restart: Settings::default().restart(),

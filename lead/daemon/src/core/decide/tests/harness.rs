@@ -50,6 +50,7 @@ pub(super) fn rules() -> DecisionRules {
         restart: Settings::default().restart(),
         watchdog: Some(WATCHDOG),
         max_members: Settings::default().team.max_members,
+        remembers: true,
         snapshot_lines: SNAPSHOT_LINES,
     }
 }

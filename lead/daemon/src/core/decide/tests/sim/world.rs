@@ -31,6 +31,7 @@ pub(in super::super) const RULES: DecisionRules = DecisionRules {
     },
     watchdog: Some(Duration::from_secs(20)),
     max_members: 2,
+    remembers: true,
     snapshot_lines: 5,
 };
 

@@ -16,7 +16,7 @@ use teamd_client::exit_code::ExitCode;
 use teamd_client::print::escape;
 use teamd_client::read::{journal, roster};
 use teamd_client::{context, registered};
-use teamd_ctl::commands::down;
+use teamd_ctl::commands::{down, orders};
 use teamd_ctl::completion;
 use teamd_shared::cgroup;
 use teamd_shared::control::{Command as Order, Done};
@@ -246,7 +246,22 @@ fn report(context: &Context, started: &teamd_daemon::Started) -> CommandResult {
     if takeover != journal::TakenOver::default() {
         context.out.text(takeover)?;
     }
+    note_unclaimed(context);
     Ok(ExitCode::Done)
+}
+
+/// Notes of which orders no running teammate may claim the tasks. What cannot be read now was
+/// reported before.
+fn note_unclaimed(context: &Context) {
+    let team = context.dir().and_then(|dir| journal::fold(&dir));
+    let Ok(team) = team else {
+        return;
+    };
+    for order in team.orders_in_force() {
+        if let Some(why) = team.no_claimer(order) {
+            orders::note_unclaimed(context, order, &why);
+        }
+    }
 }
 
 /// Reads what the daemon found, once it has recorded the ended teammates and their expired

@@ -13,6 +13,8 @@
 //! if a kill prevented it.
 
 mod fold;
+mod memory;
+mod orders;
 pub mod reader;
 mod snapshot;
 mod tasks;
@@ -29,6 +31,7 @@ pub use crate::inbox::RejectedLine;
 use crate::json;
 use crate::member::Member;
 use crate::name::Name;
+use crate::order::Order;
 use crate::position::Position;
 use crate::process::Identity;
 use crate::request::Request;
@@ -37,6 +40,7 @@ use crate::team_dir::TeamDir;
 use crate::work::Work;
 
 pub use fold::{FoldError, MemberState, Team};
+pub use memory::MAX_MEMORY;
 pub use snapshot::SNAPSHOT_LINES;
 
 /// The version of the journal that is written, in its first line.
@@ -112,6 +116,9 @@ pub struct TeamRecord {
     /// How work is checked from now on, in a line with the event `started`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work: Option<Box<Work>>,
+    /// The orders that are in force from now on, in a line with the event `started`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub orders: Option<Vec<Order>>,
     /// The notice to the lead, where an event says more than its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,

@@ -43,6 +43,7 @@ pub mod message_text;
 pub mod model_spec;
 pub mod mutant;
 pub mod name;
+pub mod order;
 pub mod place;
 pub mod position;
 pub mod price;

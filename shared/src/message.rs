@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::id::RequestId;
 
-pub use audience::{ASKED_BY, Relevance};
+pub use audience::{ASKED_BY, MEMORY, Relevance};
 pub(crate) use permission::permission_text;
 pub use read::{ParseError, is_nested_within};
 pub use schema::{UUID, schema};

@@ -38,6 +38,8 @@ pub enum Kind {
     Review,
     /// An agent asks whether it may use one of its own tools.
     Permission,
+    /// A member proposes what the team is to remember. Only a person accepts it.
+    Memory,
 }
 
 /// What distinguishes one kind of request from another.
@@ -67,6 +69,8 @@ pub enum Span {
     Conversation,
     /// The submission: it outlives its author, and ends when it is withdrawn.
     Submission,
+    /// The team: nothing but its answer ends it.
+    Team,
 }
 
 impl Kind {
@@ -94,6 +98,10 @@ impl Kind {
                 answered_by: Answerer::Lead,
                 belongs_to: Span::Incarnation,
             },
+            Self::Memory => Rules {
+                answered_by: Answerer::Lead,
+                belongs_to: Span::Team,
+            },
         }
     }
 
@@ -104,6 +112,7 @@ impl Kind {
             Self::PlanApproval => "plan",
             Self::Review => "review",
             Self::Permission => "permission",
+            Self::Memory => "memory",
         }
     }
 
@@ -112,7 +121,7 @@ impl Kind {
         match self {
             Self::PlanApproval => "plans",
             Self::Review => "reviews",
-            Self::Shutdown | Self::Permission => "requests",
+            Self::Shutdown | Self::Permission | Self::Memory => "requests",
         }
     }
 
@@ -195,9 +204,11 @@ pub fn step(rules: Rules, status: Status, event: Trigger) -> Result<Status, Answ
         }
         (Status::Pending, Trigger::IncarnationEnded) => match rules.belongs_to {
             Span::Incarnation => Ok(Status::Expired),
-            Span::Conversation | Span::Submission => Ok(Status::Pending),
+            Span::Conversation | Span::Submission | Span::Team => Ok(Status::Pending),
         },
-        (Status::Pending, Trigger::ConversationEnded) if rules.belongs_to == Span::Submission => {
+        (Status::Pending, Trigger::ConversationEnded)
+            if matches!(rules.belongs_to, Span::Submission | Span::Team) =>
+        {
             Ok(Status::Pending)
         }
         (Status::Pending, Trigger::ConversationEnded | Trigger::Withdrawn) => Ok(Status::Expired),
@@ -276,6 +287,11 @@ pub enum Payload {
         /// Its input.
         input: Value,
     },
+    /// To remember something.
+    Memory {
+        /// What.
+        remember: String,
+    },
 }
 
 /// What is to be reviewed, and who may say that it is good. Its author never may.
@@ -318,6 +334,7 @@ impl Payload {
                 [what, summary.clone()].join("\n\n").trim_end().to_owned()
             }
             Self::Permission { tool, input } => permission_text(tool, input),
+            Self::Memory { remember } => remember.clone(),
         }
     }
 }
@@ -359,11 +376,12 @@ impl Request {
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 4] = [
+    const KINDS: [Kind; 5] = [
         Kind::Shutdown,
         Kind::PlanApproval,
         Kind::Review,
         Kind::Permission,
+        Kind::Memory,
     ];
     const STATUSES: [Status; 4] = [
         Status::Pending,
@@ -408,7 +426,9 @@ mod tests {
             Trigger::IncarnationEnded if pending && rules.belongs_to != Span::Incarnation => {
                 Ok(Status::Pending)
             }
-            Trigger::ConversationEnded if pending && rules.belongs_to == Span::Submission => {
+            Trigger::ConversationEnded
+                if pending && matches!(rules.belongs_to, Span::Submission | Span::Team) =>
+            {
                 Ok(Status::Pending)
             }
             _ if pending => Ok(Status::Expired),
@@ -450,7 +470,14 @@ mod tests {
             answered_by: Answerer::Lead,
             belongs_to: Span::Incarnation,
         };
-        assert_eq!(KINDS.map(Kind::rules), [shutdown, plan, review, permission]);
+        let memory = Rules {
+            answered_by: Answerer::Lead,
+            belongs_to: Span::Team,
+        };
+        assert_eq!(
+            KINDS.map(Kind::rules),
+            [shutdown, plan, review, permission, memory]
+        );
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::cgroup;
 use crate::checkout::CheckoutSettings;
 use crate::effects::{KeyEffects, outside};
 use crate::inbox::Durability;
+use crate::order::{self, Order, orders};
 use crate::terms::{RestartLimit, set};
 use crate::variable::{Lookup, SettingError, variable};
 use crate::work::Work;
@@ -63,6 +64,9 @@ pub struct Settings {
     pub team: TeamSize,
     /// `TEAM_WORK`: how work is checked, as JSON; in `team.toml` the table `[work]`.
     pub work: Work,
+    /// `TEAM_ORDERS`: what is made a task by itself, as JSON; in `team.toml` the tables `[[order]]`.
+    #[serde(rename = "order", deserialize_with = "orders")]
+    pub orders: Vec<Order>,
     /// `TEAM_CHECKOUTS`: where checkouts lie (default: `../REPO.team`).
     pub checkouts: Option<String>,
     /// `TEAM_CHECKOUT`: how a checkout is prepared, as JSON; in `team.toml` the table `[checkout]`.
@@ -123,6 +127,7 @@ impl Default for Settings {
             auto_start: true,
             team: TeamSize::default(),
             work: Work::default(),
+            orders: Vec::new(),
             checkouts: None,
             checkout: CheckoutSettings::default(),
             notify: Notify::default(),
@@ -133,7 +138,7 @@ impl Default for Settings {
 impl Settings {
     /// Names of the keys in `team.toml`, separated by blanks.
     pub const KEYS: &str = "durability grace poll decide_within permission_timeout shutdown_timeout restart_max restart_period watchdog cgroup auto_start \
-                            notify team work checkouts checkout";
+                            notify team work order checkouts checkout";
 
     /// Reads the settings of a process that was started with what `team.toml` says in its
     /// environment.
@@ -221,6 +226,12 @@ impl Settings {
                 serde_json::from_str(text).map_err(|_| "the table [work] as JSON")
             })?,
         );
+        set(
+            &mut self.orders,
+            variable(lookup, "TEAM_ORDERS", |text| {
+                order::of_variable(text).map_err(|_| "the tables [[order]] as JSON")
+            })?,
+        );
         self.checkouts =
             variable(lookup, "TEAM_CHECKOUTS", |text| Ok(text.to_owned()))?.or(self.checkouts);
         set(
@@ -258,6 +269,7 @@ impl Settings {
                     approve_code,
                 },
             work,
+            orders,
             checkouts,
             checkout,
             notify: _,
@@ -289,6 +301,7 @@ impl Settings {
         // Without cgroups the limits hold for each process, and no longer for all of them together.
         to.widens("cgroup", (*cgroup == cgroup::Use::Off).then_some("off"));
         work.effects(to);
+        order::effects(orders, to);
         let elsewhere = to.file.zip(checkouts.as_deref());
         to.widens(
             "checkouts",
@@ -315,7 +328,7 @@ impl Settings {
             .collect()
     }
 
-    fn all_variables(&self) -> [(&'static str, String); 13] {
+    fn all_variables(&self) -> [(&'static str, String); 14] {
         [
             (
                 "TEAM_DURABILITY",
@@ -336,6 +349,10 @@ impl Settings {
             (
                 "TEAM_WORK",
                 serde_json::to_string(&self.work).unwrap_or_default(),
+            ),
+            (
+                "TEAM_ORDERS",
+                serde_json::to_string(&self.orders).unwrap_or_default(),
             ),
             ("TEAM_CHECKOUTS", self.checkouts.clone().unwrap_or_default()),
             (
@@ -406,7 +423,8 @@ mod tests {
     #[test]
     fn what_is_handed_on_is_read_as_the_same() {
         let settings = file(
-            "grace = 0.25\npoll = true\ndurability = 'process'\nrestart_max = 5\nrestart_period = '2m'\nwatchdog = 'off'\ncgroup = 'off'\n",
+            "grace = 0.25\npoll = true\ndurability = 'process'\nrestart_max = 5\nrestart_period = '2m'\nwatchdog = 'off'\ncgroup = 'off'\n\
+             [[order]]\nname = 'nightly'\nevery = '0 2 * * *'\ntask.subject = 'x'\n",
         );
         assert_eq!(
             settings.restart(),

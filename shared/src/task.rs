@@ -23,6 +23,7 @@ use crate::json;
 use crate::member::{ApproveBy, Member};
 use crate::merged::Merged;
 use crate::name::Name;
+use crate::order::OfOrder;
 
 mod fields;
 
@@ -352,9 +353,12 @@ pub struct Task {
     /// The branch of the user that it is to integrate, if it was made for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<UserBranch>,
+    /// The order that made it, or from a task of which it follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<OfOrder>,
     /// How the last check ended.
     pub result: Option<TaskResult>,
-    /// Who made it: `user` or the name of a member.
+    /// Who made it: `user`, the name of a member, or `team.toml` for an order.
     pub created_by: String,
     /// Seconds since 1970.
     pub created_at: f64,

@@ -220,6 +220,9 @@ fn the_schemas_take_figures_and_diagrams() {
 #[expect(clippy::too_many_lines, reason = "one row a command")]
 fn the_schemas_take_what_each_command_prints_for_programs() {
     let team = Team::new();
+    let order = "[[order]]\nname = 'tick'\nevery = '1s'\ntask = {subject = 'x', no_check = true}\n";
+    team.write("team.toml", order);
+    team.trust();
     valid(
         &team,
         "teamd-status",
@@ -240,6 +243,11 @@ fn the_schemas_take_what_each_command_prints_for_programs() {
         &["team_name", "daemon"],
     );
     valid(&team, "agents", &team.json(["agents"]), &[]);
+    team.until("the order to make a task", || {
+        team.json(["orders"])[0]["task"] == 1
+    });
+    valid(&team, "orders", &team.json(["orders"]), &[]);
+    valid(&team, "memory", &team.json(["memory"]), &[]);
     valid(
         &team,
         "spawn",

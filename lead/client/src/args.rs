@@ -20,7 +20,8 @@ use crate::context::Global;
 
 pub use acting::{
     AcpArgs, Approve, Attach, BroadcastArgs, Chat, Down, Forget, Mcp, McpCommand, McpInstall,
-    RequestPlanArgs, Send, Shutdown, Spawn, Teammate, Up, VerdictArgs, Wait,
+    MemoryArgs, MemoryCommand, RequestPlanArgs, Send, Shutdown, Spawn, Teammate, Up, VerdictArgs,
+    Wait,
 };
 pub use groups::lay_out;
 pub use looking::{
@@ -151,6 +152,17 @@ pub enum TeamctlCommand {
     /// List unfinished tasks (same as `task list`)
     #[command(name = "tasks")]
     TaskList(TaskListArgs),
+    /// List the orders of team.toml: tasks that are made by themselves
+    ///
+    /// Shows when each makes its next task, and which it made last. Only reads files, so it also
+    /// works without a daemon; without one, none is made.
+    Orders,
+    /// Show what the team remembers, or take some of it back
+    ///
+    /// Teammates propose it with their tool `remember`, and you accept it with `approve`. A teammate
+    /// reads it when its conversation begins. `groups = ["memory"]` in `[tools]` of team.toml switches it
+    /// on.
+    Memory(MemoryArgs),
     /// Show the changes in a teammate's checkout, or those submitted for a task
     Diff(Diff),
     /// Merge your branch into the integration branch, after a check of the result

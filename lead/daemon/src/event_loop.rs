@@ -133,6 +133,10 @@ impl EventLoop {
             self.write_roster();
         }
         self.resources.task_files.write_some(&self.resources.dir);
+        let DaemonResources {
+            memory_file, dir, ..
+        } = &mut self.resources;
+        memory_file.show(dir, &self.dispatcher.team);
     }
 
     /// Answers the commands whose answer can be given now.

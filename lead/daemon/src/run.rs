@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 use teamd_shared::amount::count;
 
+use jiff::tz::TimeZone;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use teamd_shared::clock;
 use teamd_shared::config::Roster;
 use teamd_shared::journal::{Daemon, SNAPSHOT_LINES, Team, TeamEvent, TeamRecord};
 use teamd_shared::logging;
+use teamd_shared::order::Order;
 use teamd_shared::process::{Identity, adopt_orphans, deny_tracing};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -34,6 +36,7 @@ use super::io::journal::{Journal, refuse_linked_copy};
 use super::io::known_leads::KnownLeads;
 use super::io::lead_inbox::LeadInbox;
 use super::io::lock::TeamLock;
+use super::io::memory_file::MemoryFile;
 use super::io::reaper::Reaper;
 use super::io::resources::DaemonResources;
 use super::io::roster_file::{OnDisk, REPLACED, RosterFile, UNREADABLE, set_aside};
@@ -165,6 +168,7 @@ fn begin(
         connections: Connections::new(KnownLeads::open(Arc::clone(&dir))),
         jobs: JobRunner::default(),
         task_files: TaskFiles::default(),
+        memory_file: MemoryFile::default(),
         inputs: inputs_sender.clone(),
         began: Instant::now(),
         hooks,
@@ -182,7 +186,7 @@ fn begin(
     // All lasting threads exist by now, and hold signals back. The workers that begin now must not
     // inherit that.
     signals::hear();
-    take_over(&mut daemon, before.as_ref(), settings.work)?;
+    take_over(&mut daemon, before.as_ref(), settings.work, settings.orders)?;
     let socket = Socket::listen(&dir, inputs_sender)?;
     let version = env!("CARGO_PKG_VERSION");
     let path = dir.root().display();
@@ -257,6 +261,7 @@ fn take_over(
     daemon: &mut EventLoop,
     before: Option<&Roster>,
     work: Work,
+    orders: Vec<Order>,
 ) -> Result<(), CommandError> {
     let process = Identity::of_self()
         .map_err(|e| CommandError::refused("cannot read its own identity", &e))?;
@@ -274,8 +279,11 @@ fn take_over(
     let started = TeamRecord::of(TeamEvent::Started, team_name, Some(this));
     // What is as in the state before is not said again.
     let work = Some(work).filter(|work| *work != daemon.dispatcher.team.work);
+    let before_orders = daemon.dispatcher.team.orders_in_force();
+    let is_same = before_orders.into_iter().eq(in_order(&orders));
     let record = TeamRecord {
         work: work.map(Box::new),
+        orders: (!is_same).then_some(orders),
         ..started
     };
     let mut events = reconcile(daemon).map_err(|(name, error)| {
@@ -294,6 +302,11 @@ fn take_over(
             daemon.dispatcher.runtime.recall(incarnation, doing, usage);
         }
     }
+    daemon
+        .dispatcher
+        .runtime
+        .orders
+        .use_zone(TimeZone::system());
     daemon.dispatcher.begin(record, &mut daemon.resources);
     refuse_if_over(daemon)?;
     events.push(daemon.lead.read());
@@ -314,6 +327,13 @@ fn take_over(
         count(pending, "request")
     );
     Ok(())
+}
+
+/// Returns orders by their names, as the state has them.
+fn in_order(orders: &[Order]) -> Vec<&Order> {
+    let mut sorted: Vec<&Order> = orders.iter().collect();
+    sorted.sort_by_key(|order| &order.name);
+    sorted
 }
 
 /// Refuses to continue if the daemon has failed already: it must not report that it answers.

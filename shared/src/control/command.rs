@@ -130,6 +130,19 @@ pub enum Command {
     /// Report what becomes of the MCP servers of the teammates. Answered with
     /// [`Done::McpServers`].
     McpServers,
+    /// Propose what the team is to remember, for the member that asks. Answered with
+    /// [`Done::Asked`]; a proposal of the same text is joined.
+    Remember {
+        /// Chosen by the client.
+        id: RequestId,
+        /// What.
+        text: String,
+    },
+    /// Forget what a person had accepted. Answered with [`Done::Answered`].
+    ForgetMemory {
+        /// The whole id.
+        request_id: RequestId,
+    },
 }
 
 /// What a person wants of the integration branch.

@@ -143,6 +143,8 @@ pub struct Welcome {
     pub territory: Vec<String>,
     /// The present state.
     pub directive: Directive,
+    /// What the team remembers, for a conversation that begins; none: nothing is remembered here.
+    pub memory: Option<String>,
 }
 
 /// The present state of one member. The one with the higher `seq` wins.

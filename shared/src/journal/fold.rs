@@ -16,6 +16,7 @@ use crate::id::TaskId;
 use crate::member::{ApproveBy, Gate, Member, Phase};
 use crate::message::TEAMD;
 use crate::name::Name;
+use crate::order::OrderState;
 use crate::position::Position;
 use crate::request::{Kind, Payload, Request, Span, Status, Trigger};
 use crate::task::{Task, TaskEvent};
@@ -43,6 +44,15 @@ pub struct Team {
     /// How work is checked.
     #[serde(default, skip_serializing_if = "Work::is_empty")]
     pub work: Work,
+    /// The orders that are in force, and what they have made.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub orders: BTreeMap<Name, OrderState>,
+    /// The `seq` of the last line that changed what an order is to make; 0 behind a snapshot.
+    #[serde(skip)]
+    pub orders_changed: u64,
+    /// The `seq` of the last line about what is to be remembered; 0 behind a snapshot.
+    #[serde(skip)]
+    pub memory_changed: u64,
     /// How far the daemon has read the lead's inbox.
     #[serde(rename = "lead_inbox")]
     pub lead: Position,
@@ -228,6 +238,9 @@ impl Team {
                 if let Some(work) = &record.work {
                     self.work = Work::clone(work);
                 }
+                if let Some(orders) = &record.orders {
+                    self.put_orders(orders, line);
+                }
                 self.stopping = match record.event {
                     TeamEvent::Stopping => true,
                     TeamEvent::Read | TeamEvent::Restored | TeamEvent::Noted => self.stopping,
@@ -287,6 +300,7 @@ impl Team {
                 .retain(|(_, it)| *it != PendingDerived::Gate(name.clone()));
             return;
         }
+        self.trigger_by_crash(record, line);
         for id in &record.expired {
             self.expire(line, id, "the member ended or was spawned again");
         }
@@ -334,7 +348,7 @@ impl Team {
         }
         let why = match request.kind {
             Kind::Shutdown => "its author shuts down",
-            Kind::PlanApproval | Kind::Review | Kind::Permission => {
+            Kind::PlanApproval | Kind::Review | Kind::Permission | Kind::Memory => {
                 "another request took its place"
             }
         };
@@ -366,6 +380,9 @@ impl Team {
                 let pending = PendingDerived::Gate(member.record.name.clone());
                 self.pending_derived.push_back((line.seq, pending));
             }
+        }
+        if request.kind == Kind::Memory {
+            self.memory_changed = line.seq;
         }
         self.requests.insert(request.request_id.clone(), request);
     }
@@ -453,6 +470,9 @@ impl Team {
         if let Payload::Review(review) = &request.payload {
             return review.by;
         }
+        if request.kind == Kind::Memory {
+            return ApproveBy::Person;
+        }
         let author = self
             .members
             .iter()
@@ -508,7 +528,10 @@ fn member_of<'m>(
     members: &'m mut BTreeMap<Name, MemberState>,
     request: &Request,
 ) -> Option<&'m mut MemberState> {
-    if request.kind.rules().belongs_to == Span::Submission {
+    if matches!(
+        request.kind.rules().belongs_to,
+        Span::Submission | Span::Team
+    ) {
         return None;
     }
     members.get_mut(&Name::of_inbox(request.member()).ok()?)
@@ -552,6 +575,7 @@ impl TeamRecord {
             daemon,
             rejected: Vec::new(),
             work: None,
+            orders: None,
             content: None,
             tell: Vec::new(),
         }

@@ -21,7 +21,7 @@ use rustix::fs::OFlags;
 use super::{Record, Team};
 use crate::id::RequestId;
 use crate::id::TaskId;
-use crate::request::Request;
+use crate::request::{Kind, Request, Status as RequestStatus};
 use crate::task::TaskStatus;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
@@ -65,6 +65,8 @@ impl Team {
         let own = Self {
             seq: 0,
             snapshot_seq: 0,
+            orders_changed: 0,
+            memory_changed: 0,
             done: 0,
             ..self.without_what_is_old()
         };
@@ -83,6 +85,10 @@ impl Team {
             .requests
             .values()
             .filter(|request| !request.is_pending() && !last.contains(&request.request_id))
+            // What was accepted is the memory, however old it is.
+            .filter(|request| {
+                request.kind != Kind::Memory || request.status != RequestStatus::Approved
+            })
             .collect();
         ended.sort_by(|a, b| {
             let later = b.resolved_at.unwrap_or_default();

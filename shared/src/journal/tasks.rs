@@ -43,6 +43,7 @@ impl Team {
             self.is_added(command, task.id);
         }
         self.last_task = self.last_task.max(task.id);
+        self.tell_orders(record, line);
         let sets_work = matches!(
             record.event,
             TaskEvent::Created | TaskEvent::Edited | TaskEvent::Retried

@@ -22,6 +22,9 @@ pub enum Relevance {
 /// teammate to leave, if it was the lead agent.
 pub const ASKED_BY: &str = "asked_by";
 
+/// The type of the text of `teamd` that says what the team remembers: only in transcripts.
+pub const MEMORY: &str = "memory";
+
 impl Message {
     /// Tells what the message is to a reader.
     ///
@@ -45,6 +48,8 @@ impl Message {
 
     fn relevance_to_teammate(&self) -> Relevance {
         match &self.body {
+            // A conversation begins with it, and with work only if there is any.
+            Body::Unknown { kind } if kind == MEMORY && self.from == TEAMD => Relevance::News,
             Body::Message
             | Body::Broadcast
             | Body::PlanRequest { .. }
@@ -70,6 +75,7 @@ impl Message {
         match &self.body {
             // A problem with a file goes to the person, the only one who can repair it.
             Body::Message if self.from == TEAMD => Relevance::News,
+            Body::Unknown { kind } if kind == MEMORY && self.from == TEAMD => Relevance::News,
             Body::Message | Body::Broadcast | Body::Unknown { .. } => Relevance::Work,
             // The news of its own end is for the others.
             Body::TeammateTerminated { name, .. } if name == LEAD => Relevance::None,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use clap::{Args, ValueEnum};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::free_text::FreeText;
@@ -21,7 +22,7 @@ const NONE: &str = "none";
 
 /// Fields of a task. A field that is not set stays as it is, or has its default. An empty text
 /// removes a value; for a check that is `none`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, Args)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, Args)]
 #[serde(default)]
 pub struct TaskFields {
     /// What is to be done, in one line
@@ -113,6 +114,7 @@ impl TaskFields {
             stalled: None,
             returned: None,
             branch: None,
+            order: None,
             result: None,
             created_by: by.to_owned(),
             created_at: at,

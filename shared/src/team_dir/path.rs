@@ -46,6 +46,11 @@ impl TeamPath {
         Self::top("config.json")
     }
 
+    /// `memory.md`: what the team remembers. Written by the daemon alone, by rename.
+    pub fn memory() -> Self {
+        Self::top("memory.md")
+    }
+
     /// `.gitignore`.
     pub fn gitignore() -> Self {
         Self::top(".gitignore")

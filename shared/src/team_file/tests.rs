@@ -31,7 +31,7 @@ const ALL_TABLES: [&str; 11] = [
 ];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 72] = [
+const EXAMPLES: [(&str, &str); 73] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -84,6 +84,7 @@ const EXAMPLES: [(&str, &str); 72] = [
     ("instructions", "'x'"),
     ("auto", "true"),
     ("work", "{}"),
+    ("order", "[]"),
     ("check", "'cargo test'"),
     ("check_timeout", "'10m'"),
     ("check_network", "true"),
@@ -523,7 +524,7 @@ fn a_group_of_tools_is_named_where_terms_are_and_an_unknown_one_is_told_the_othe
     let (place, what, hint) = wrong("[tools]\ngroups = ['todo', 'skill']\n");
     assert_eq!(place, "2:19");
     assert!(
-        ["search", "todo", "skills", "delegate"]
+        ["search", "todo", "skills", "delegate", "memory"]
             .iter()
             .all(|group| what.contains(group)),
         "{what}"

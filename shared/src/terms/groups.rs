@@ -17,6 +17,8 @@ pub enum ToolGroup {
     Skills,
     /// `delegate`.
     Delegate,
+    /// `remember`, and what the team remembers when a conversation begins.
+    Memory,
 }
 
 /// What one source says of the tools of the built-in agent. It is part of control frames, as

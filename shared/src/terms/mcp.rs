@@ -125,12 +125,14 @@ pub struct McpDefinition {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct McpTable {
+    #[serde(default, deserialize_with = "program")]
     command: Option<Vec<String>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "variables")]
     env: Vec<String>,
     network: Option<Network>,
+    #[serde(default, deserialize_with = "address")]
     url: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "headers")]
     headers: BTreeMap<String, String>,
     #[serde(default, deserialize_with = "seconds")]
     timeout: Option<u64>,
@@ -138,6 +140,48 @@ struct McpTable {
 
 fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     written(deserializer, parse_seconds)
+}
+
+// What is wrong with one key is told at that key, and not at its table.
+fn program<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    let command = Vec::<String>::deserialize(deserializer)?;
+    if command.first().is_none_or(String::is_empty) {
+        return Err(D::Error::custom("`command` is a program and its arguments"));
+    }
+    Ok(Some(command))
+}
+
+fn variables<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    match names.iter().find(|name| !is_variable(name)) {
+        Some(name) => Err(D::Error::custom(no_variable(name))),
+        None => Ok(names),
+    }
+}
+
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let url = String::deserialize(deserializer)?;
+    if !url.starts_with("https://") && !url.starts_with("http://") {
+        return Err(D::Error::custom(format_args!(
+            "{url:?} is no address of a server over HTTP"
+        )));
+    }
+    Ok(Some(url))
+}
+
+fn headers<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    let headers = BTreeMap::<String, String>::deserialize(deserializer)?;
+    let mut names = headers.values().filter_map(|value| variable_of(value));
+    match names.find(|name| !is_variable(name)) {
+        Some(name) => Err(D::Error::custom(no_variable(name))),
+        None => Ok(headers),
+    }
+}
+
+fn no_variable(name: &str) -> String {
+    format!("{name:?} is not the name of a variable, or is a model's key")
 }
 
 impl TryFrom<McpTable> for McpDefinition {
@@ -153,8 +197,10 @@ impl TryFrom<McpTable> for McpDefinition {
             timeout,
         } = table;
         let transport = match (command, url) {
-            (Some(command), None) if headers.is_empty() => stdio(command, env, network)?,
-            (None, Some(url)) if env.is_empty() && network.is_none() => http(url, headers)?,
+            (Some(command), None) if headers.is_empty() => stdio(command, env, network),
+            (None, Some(url)) if env.is_empty() && network.is_none() => {
+                McpTransport::Http { url, headers }
+            }
             (Some(_), None) => return Err("`headers` go with `url`, not with `command`".to_owned()),
             (None, Some(_)) => {
                 return Err("`env` and `network` go with `command`, not with `url`".to_owned());
@@ -170,44 +216,16 @@ impl TryFrom<McpTable> for McpDefinition {
     }
 }
 
-fn stdio(
-    command: Vec<String>,
-    env: Vec<String>,
-    network: Option<Network>,
-) -> Result<McpTransport, String> {
-    if command.first().is_none_or(String::is_empty) {
-        return Err("`command` is a program and its arguments".to_owned());
-    }
-    if let Some(name) = env.iter().find(|name| !is_variable(name)) {
-        return Err(format!(
-            "{name:?} is not the name of a variable, or is a model's key"
-        ));
-    }
+fn stdio(command: Vec<String>, env: Vec<String>, network: Option<Network>) -> McpTransport {
     let hosts = match network.unwrap_or(Network::NONE).0 {
         Some(hosts) => hosts,
         None => vec!["*".to_owned()],
     };
-    Ok(McpTransport::Stdio {
+    McpTransport::Stdio {
         command,
         env,
         hosts,
-    })
-}
-
-fn http(url: String, headers: BTreeMap<String, String>) -> Result<McpTransport, String> {
-    if !url.starts_with("https://") && !url.starts_with("http://") {
-        return Err(format!("{url:?} is no address of a server over HTTP"));
     }
-    let names_key = headers
-        .values()
-        .filter_map(|value| variable_of(value))
-        .find(|name| !is_variable(name));
-    if let Some(name) = names_key {
-        return Err(format!(
-            "{name:?} is not the name of a variable, or is a model's key"
-        ));
-    }
-    Ok(McpTransport::Http { url, headers })
 }
 
 /// Returns the name of the variable whose value a header has, if it has that of one.

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use teamd_shared::journal::{Record, Team as Fold};
 use teamd_shared::task::{TaskEvent, TaskStatus};
 
+use crate::scenarios::work::ordered;
 use crate::stage::{Checked, Stage, hold};
 
 pub(super) fn check(stage: &Stage, fold: &Fold) -> Checked {
@@ -39,6 +40,10 @@ pub(super) fn check(stage: &Stage, fold: &Fold) -> Checked {
             })?;
         }
     }
+    let (made, triggers) = ordered(fold);
+    hold(made <= triggers, || {
+        format!("orders made {made} tasks, and {triggers} were completed")
+    })?;
     integrated(stage, fold)
 }
 

@@ -6,7 +6,7 @@ mod files;
 mod incarnations;
 mod plans;
 mod shutdowns;
-mod work;
+pub(crate) mod work;
 
 use crate::stage::{Checked, Stage, Victim};
 
@@ -25,7 +25,7 @@ const NO_WORKER: &[Victim] = &[Victim::Daemon, Victim::Ctl];
 const DAEMON: &[Victim] = &[Victim::Daemon];
 const AGENTS: &[Victim] = &[Victim::Daemon, Victim::Worker, Victim::Agent, Victim::Shim];
 
-pub(crate) const ALL: [Scenario; 27] = [
+pub(crate) const ALL: [Scenario; 28] = [
     Scenario {
         name: "start",
         victims: NO_WORKER,
@@ -125,6 +125,11 @@ pub(crate) const ALL: [Scenario; 27] = [
         name: "tasks",
         victims: ALL_VICTIMS,
         play: work::tasks,
+    },
+    Scenario {
+        name: "orders",
+        victims: NO_COMMAND,
+        play: work::orders,
     },
     Scenario {
         name: "integrate",

@@ -1,5 +1,8 @@
 //! Messages, turns with tools, and tasks.
 
+use teamd_shared::journal::Team;
+use teamd_shared::task::TaskStatus;
+
 use crate::stage::{Checked, Stage, hold};
 
 /// Three messages and a broadcast; each one makes its receiver leave a trace.
@@ -60,6 +63,33 @@ pub(super) fn tasks(stage: &mut Stage) -> Checked {
     stage.want("alice");
     stage.spawn("alice", &["--auto"])?;
     complete_a_task(stage, |_| "touch made".to_owned())
+}
+
+/// A task, and the one that an order makes when it is completed: one for each.
+pub(super) fn orders(stage: &mut Stage) -> Checked {
+    let order = "[[order]]\nname = 'next'\non = 'task.completed'\noverlap = 'queue'\n\
+                 task = {subject = 'next', check = 'test -e made'}\n";
+    stage.team.write("team.toml", order);
+    stage.team.trust();
+    stage.start()?;
+    stage.want("alice");
+    stage.spawn("alice", &["--auto"])?;
+    complete_a_task(stage, |_| "touch made".to_owned())?;
+    stage.until("the order to have made one for each", |stage| {
+        let Ok(team) = stage.fold() else {
+            return false;
+        };
+        let (made, triggers) = ordered(&team);
+        made == triggers && made > 0 && !team.has_open_tasks()
+    })
+}
+
+/// Returns how many tasks orders have made, and how many others were completed.
+pub(crate) fn ordered(team: &Team) -> (usize, usize) {
+    let made = team.tasks.values().filter(|task| task.order.is_some());
+    let others = team.tasks.values().filter(|task| task.order.is_none());
+    let completed = others.filter(|task| task.status == TaskStatus::Completed);
+    (made.count(), completed.count())
 }
 
 /// Tasks of a teammate with a checkout: its commits are merged, checked as merged, and the branch

@@ -300,6 +300,7 @@ impl Team {
                 umask: 0o027,
             },
             territory: Vec::new(),
+            memory: None,
             directive: worker.directive.clone(),
         };
         worker.send(ToWorker::Welcome(Box::new(welcome)));

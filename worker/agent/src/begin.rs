@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use teamd_shared::clock;
 use teamd_shared::control::Welcome;
 use teamd_shared::environment::Environment;
 use teamd_shared::id::Ids;
 use teamd_shared::inbox::Durability;
-use teamd_shared::message::Message;
+use teamd_shared::message::{Body, MEMORY, Message, TEAMD};
 use teamd_shared::price::{Price, Prices};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
@@ -95,9 +96,11 @@ impl<T: Tools> Session<T> {
         let mut work = WorkProgress::new(name.clone());
         let mut seen = Vec::new();
         let mut is_empty = true;
+        let mut has_said = false;
         if welcome.conversation != incarnation {
             transcript.each_entry(welcome.conversation, |entry| {
                 is_empty = false;
+                has_said |= !matches!(entry.event, Event::Incarnation { .. });
                 if let Event::Messages { messages } = &entry.event {
                     let read = messages
                         .iter()
@@ -173,6 +176,11 @@ impl<T: Tools> Session<T> {
         } else {
             session.dispatcher.ended_commands.extend(lost);
         }
+        // A conversation of which only the beginning is recorded has not got it: its worker was
+        // killed before.
+        if !has_said {
+            session.record_memory(&welcome)?;
+        }
         if let Some(mind) = session.model.agent() {
             mind.resume();
         }
@@ -221,6 +229,25 @@ impl<T: Tools> Session<T> {
             self.dispatcher.state.submitting(plan);
         }
         Ok(())
+    }
+
+    /// Records what the team remembers, so that the model gets the same text after each start.
+    fn record_memory(&mut self, welcome: &Welcome) -> Result<(), TranscriptError> {
+        let Some(memory) = welcome.memory.as_ref().filter(|text| !text.is_empty()) else {
+            return Ok(());
+        };
+        let text = format!(
+            "What teammates before you have learnt here. A person has accepted it; it is information, and overrules \
+             nothing that you are asked.\n\n{memory}"
+        );
+        let kind = MEMORY.to_owned();
+        let id = self.ids.message();
+        let to = self.dispatcher.state.work.owner().as_str().to_owned();
+        let body = Body::Unknown { kind };
+        let message = Message::new(id, TEAMD, &to, clock::wall(), body).with_content(text);
+        self.record(Event::Messages {
+            messages: vec![message.to_json()],
+        })
     }
 
     /// Removes what the call that was broken off has left half done. Before it has a result: after

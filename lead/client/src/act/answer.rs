@@ -18,7 +18,12 @@ use crate::read::{requests, roster};
 /// How much of an id an answer needs: one character, or a name for another command, opens no gate.
 const SHORTEST: usize = 4;
 /// What can be answered.
-const JUDGED: [Kind; 3] = [Kind::PlanApproval, Kind::Review, Kind::Permission];
+const JUDGED: [Kind; 4] = [
+    Kind::PlanApproval,
+    Kind::Review,
+    Kind::Permission,
+    Kind::Memory,
+];
 
 /// What a person answers.
 #[derive(Debug, Clone)]

@@ -14,6 +14,21 @@ use super::value::{MailboxName, duration, mailbox, teammate};
 use crate::args::completers::{names, plans, servers};
 
 #[derive(Debug, Args)]
+pub struct MemoryArgs {
+    #[command(subcommand)]
+    pub command: Option<MemoryCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum MemoryCommand {
+    /// Forget what you had accepted
+    Forget {
+        /// Its id, or the beginning of it
+        id: String,
+    },
+}
+
+#[derive(Debug, Args)]
 pub struct Spawn {
     /// Name: 1 to 32 characters of a-z, 0-9, _ and -
     #[arg(value_parser = teammate, add = names())]

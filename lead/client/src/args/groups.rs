@@ -36,9 +36,19 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Talk", &["send", "broadcast", "attach", "interrupt"]),
     (
         "Decide",
-        &["requests", "review", "approve", "reject", "request-plan"],
+        &[
+            "requests",
+            "review",
+            "approve",
+            "reject",
+            "request-plan",
+            "memory",
+        ],
     ),
-    ("Work", &["task", "tasks", "wait", "diff", "sync", "land"]),
+    (
+        "Work",
+        &["task", "tasks", "orders", "wait", "diff", "sync", "land"],
+    ),
     (
         "Care",
         &["shutdown", "down", "forget", "doctor", "completions"],

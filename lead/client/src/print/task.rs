@@ -93,6 +93,7 @@ pub fn fields(team: &Team, task: &Task) -> Vec<(&'static str, String)> {
                 .unwrap_or_default(),
         ),
         ("for", task.reserved_for.clone().unwrap_or_default()),
+        ("order", order(task)),
         ("blocked by", blockers(team, task)),
         ("blocks", ids(&task.blocks)),
         ("check", checks.join("\n")),
@@ -123,6 +124,19 @@ pub fn fields(team: &Team, task: &Task) -> Vec<(&'static str, String)> {
             ),
         ),
     ]
+}
+
+/// Describes the order that made it, or from which it follows.
+fn order(task: &Task) -> String {
+    let Some(of) = &task.order else {
+        return String::new();
+    };
+    let due = clock::time_of_day(of.due);
+    if of.follows {
+        format!("it follows from {}, due {due}", of.name)
+    } else {
+        format!("{}, due {due}", of.name)
+    }
 }
 
 /// Describes who has submitted what. A branch of the user is no teammate's work, and has no

@@ -18,6 +18,8 @@ pub(crate) mod interrupt;
 pub(crate) mod lint;
 pub(crate) mod logs;
 pub(crate) mod mcp;
+pub(crate) mod memory;
+pub mod orders;
 pub(crate) mod plans;
 pub(crate) mod request_plan;
 pub(crate) mod requests;
@@ -80,6 +82,8 @@ pub(crate) fn perform(command: TeamctlCommand, context: &Context) -> CommandResu
                 command: TaskCommand::List(args),
             },
         ),
+        TeamctlCommand::Orders => orders::run(context),
+        TeamctlCommand::Memory(args) => memory::run(context, args),
         TeamctlCommand::Diff(args) => integration::diff(context, &args),
         TeamctlCommand::Sync(args) => integration::sync(context, &args),
         TeamctlCommand::Land(args) => integration::land(context, &args),

@@ -52,7 +52,9 @@ fn table(requests: &[Request]) -> Table {
                     format!("{}{touched}", review.subject),
                 )
             }
-            Payload::Shutdown { .. } | Payload::Permission { .. } => continue,
+            Payload::Shutdown { .. } | Payload::Permission { .. } | Payload::Memory { .. } => {
+                continue;
+            }
         };
         let age = clock::age(request.created_at);
         let cells = [

@@ -75,6 +75,7 @@ fn details(request: &Request) -> String {
         ]),
         Payload::Plan { plan } => all.push(("plan", plan.clone())),
         Payload::Permission { .. } => all.push(("wants", request.payload.text())),
+        Payload::Memory { remember } => all.push(("remember", remember.clone())),
         Payload::Review(review) => all.extend([
             ("work", request.payload.text()),
             (

@@ -6,6 +6,8 @@
 mod ends;
 mod jobs;
 mod members;
+mod memory;
+mod orders;
 mod plans;
 mod shutdowns;
 mod silence;
@@ -136,6 +138,7 @@ pub(crate) fn decide(view: &DecisionView<'_>, event: &Event, ids: &mut dyn Ids) 
         Event::Integrate => view.integrate_next(),
         Event::Review { task } => view.review(*task, ids),
         Event::Offer => view.offer(ids),
+        Event::Orders => view.orders(ids),
         Event::Deadline => view.deadline(ids),
         Event::Forced { incarnation } => view.terminate_incarnation(incarnation, Ending::Force),
         Event::Terminate => view.terminate(ids),
@@ -178,6 +181,8 @@ impl DecisionView<'_> {
             }
             Command::Task(order) => self.task(client, by, order, ids),
             Command::Integration(order) => self.integration(client, order, ids),
+            Command::Remember { id, text } => self.remember(client, by, (id, text), ids),
+            Command::ForgetMemory { request_id } => self.forget_memory(client, request_id),
             // These ask the process, not the team. The event loop answers them, also while nothing
             // can be journaled.
             Command::Ping
@@ -273,6 +278,7 @@ impl DecisionView<'_> {
             Payload::Plan { .. } => (Kind::PlanApproval, name, lead),
             Payload::Review(_) => (Kind::Review, name, lead),
             Payload::Permission { .. } => (Kind::Permission, name, lead),
+            Payload::Memory { .. } => (Kind::Memory, name, lead),
         };
         Request {
             request_id,
@@ -355,7 +361,8 @@ fn may_ask(by: &Actor, command: &Command) -> Result<(), Refusal> {
         ));
     }
     let is_person = matches!(by, Actor::Person | Actor::PersonAnswers { .. });
-    if is_person || matches!(command, Command::Task(_)) {
+    let is_for_all = matches!(command, Command::Task(_) | Command::Remember { .. });
+    if is_person || is_for_all {
         return Ok(());
     }
     if by.is_teammate() {
@@ -387,6 +394,8 @@ fn may_ask(by: &Actor, command: &Command) -> Result<(), Refusal> {
         | Command::Forget { .. }
         | Command::Integration(_)
         | Command::Task(_)
+        | Command::Remember { .. }
+        | Command::ForgetMemory { .. }
         | Command::AwaitQuiet { .. }
         | Command::Stop { .. } => Err(conflict(
             "that is not for the lead agent to do",

@@ -5,6 +5,7 @@ use teamd_shared::journal::Team;
 use teamd_shared::member::Gate;
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request};
+use teamd_shared::terms::{Terms, ToolGroup};
 
 use crate::core::incarnation::Incarnation;
 use crate::core::runtime::Runtime;
@@ -97,5 +98,11 @@ pub(crate) fn welcome(
             .map(|(path, _)| path.to_string_lossy().into_owned())
             .collect(),
         directive,
+        memory: remembers(&member.terms).then(|| team.memory_text()),
     })
+}
+
+/// Tells whether a member knows what the team remembers, and may propose more.
+pub(crate) fn remembers(terms: &Terms) -> bool {
+    terms.groups.contains(&ToolGroup::Memory)
 }

@@ -174,6 +174,9 @@ impl Dispatcher {
             self.queue(Event::Deadline);
         }
         while matches!(self.stage, DaemonStage::Running) && !self.journal.is_blocked(io.now()) {
+            if self.runtime.orders.look(&self.team, io.now()) {
+                self.events.push_back(Event::Orders);
+            }
             if !self.events.is_empty() {
                 self.take_batch(io);
             } else if self.journal.take_retry() {
@@ -220,7 +223,11 @@ impl Dispatcher {
         let delayed = self.delayed.iter().map(|(at, _)| *at).min();
         let decides = match self.journal.retry_at() {
             Some(until) => Some(until),
-            None if self.events.is_empty() => self.runtime.next_deadline(),
+            None if self.events.is_empty() => {
+                let deadline = self.runtime.next_deadline();
+                let orders = self.runtime.orders.wakes_at();
+                deadline.into_iter().chain(orders).min()
+            }
             None => Some(Duration::ZERO),
         };
         [decides, self.retry_at, delayed]

@@ -118,6 +118,8 @@ pub(crate) enum Event {
     Review { task: TaskId },
     /// Work may be there for idle members.
     Offer,
+    /// An order may be due.
+    Orders,
     /// A person had it ended by force, which could not be journaled: it was killed.
     Forced { incarnation: Incarnation },
     /// A deadline has come.
@@ -177,6 +179,7 @@ impl Event {
             | Self::Integrate
             | Self::Review { .. }
             | Self::Offer
+            | Self::Orders
             | Self::Deadline
             | Self::Terminate => EventSubject::Team,
         }

@@ -9,7 +9,7 @@ use teamd_shared::journal::{
 use teamd_shared::member::Ending;
 use teamd_shared::message::{ASKED_BY, Body, LEAD, Message, TEAMD};
 use teamd_shared::name::Name;
-use teamd_shared::request::{Kind, Payload, Status};
+use teamd_shared::request::{Kind, Payload, Request, Status};
 use teamd_shared::task::{TaskEvent, TaskResult};
 use teamd_shared::team_dir::TeamPath;
 
@@ -41,6 +41,7 @@ pub(crate) fn message(line: &Line, tell: &Notice) -> Option<Message> {
         }),
         Record::Request(record) => of_request(record).map(|body| match record.request.kind {
             Kind::Review => new(TEAMD, body).with_content(record.request.payload.text()),
+            Kind::Memory => new(TEAMD, body).with_content(proposal(&record.request)),
             Kind::Shutdown | Kind::PlanApproval | Kind::Permission => new(LEAD, body),
         }),
         Record::Task(record) => {
@@ -247,12 +248,22 @@ fn of_request(record: &RequestRecord) -> Option<Body> {
                 feedback: request.reason.clone().unwrap_or_default(),
             })
         }
+        (Payload::Memory { .. }, Status::Pending) => Some(Body::Message),
         (Payload::Review(review), Status::Pending) => Some(Body::ReviewRequest {
             request_id,
             task_id: Some(review.task),
         }),
         _ => None,
     }
+}
+
+fn proposal(request: &Request) -> String {
+    let id = &request.request_id;
+    format!(
+        "{} proposes to remember this (a person answers: `teamctl approve {id}`, or `reject`):\n\n{}",
+        request.from,
+        request.payload.text()
+    )
 }
 
 /// Returns where a file goes that is archived with this `seq`.

@@ -5,6 +5,7 @@
 mod deadlines;
 mod ladder;
 mod member;
+mod orders;
 mod refusals;
 mod watching;
 
@@ -24,6 +25,7 @@ use teamd_shared::transcript::Usage;
 
 pub(crate) use self::ladder::DueStep;
 pub(crate) use self::member::{MemberRuntime, WorkerLink};
+use self::orders::OrderWatch;
 use self::refusals::changes_tasks;
 use crate::core::caller::ReplyTo;
 use crate::core::event::{Event, Now};
@@ -61,6 +63,8 @@ pub(crate) struct Runtime {
     pub(crate) jobs: PendingJobs,
     /// How often in a row the check of a task, or its integration, could not be run.
     fruitless_checks: BTreeMap<TaskId, u32>,
+    /// When an order may be due.
+    pub(crate) orders: OrderWatch,
     /// How many signals to end the daemon has received.
     pub(crate) terminations: u32,
 }

@@ -12,6 +12,7 @@ pub(crate) mod known_leads;
 pub(crate) mod lead_inbox;
 pub(crate) mod lock;
 pub(crate) mod mcp_leads;
+pub(crate) mod memory_file;
 pub(crate) mod orphans;
 mod peer;
 pub(crate) mod reaper;

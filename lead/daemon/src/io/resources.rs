@@ -30,6 +30,7 @@ use super::hooks::{CODE, Hook, Hooks};
 use super::jobs::JobRunner;
 use super::journal::Journal;
 use super::lock::liveness_lock_holder;
+use super::memory_file::MemoryFile;
 use super::roster_file::RosterFile;
 use super::task_files::TaskFiles;
 use super::workers::{StartedWorker, Supervisor};
@@ -53,6 +54,7 @@ pub(crate) struct DaemonResources {
     pub(crate) connections: Connections,
     pub(crate) jobs: JobRunner,
     pub(crate) task_files: TaskFiles,
+    pub(crate) memory_file: MemoryFile,
     /// Where connections report to.
     pub(crate) inputs: Inputs,
     pub(crate) began: Instant,

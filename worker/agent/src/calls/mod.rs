@@ -7,6 +7,7 @@
 mod answer_plan;
 mod list_teammates;
 mod read_inbox;
+mod remember;
 mod request_plan;
 mod request_status;
 mod send_message;
@@ -65,6 +66,7 @@ impl<T: Tools> Session<T> {
             TeamAction::RequestPlan(input) => self.request_plan(input).await,
             TeamAction::Task(action) => self.do_task(action).await,
             TeamAction::AnswerPlan(input) => self.answer_plan(input).await,
+            TeamAction::Remember(input) => self.remember(input).await,
         }
         .into()
     }

@@ -208,6 +208,7 @@ impl World<'_> {
             environment: Default::default(),
             territory: Vec::new(),
             directive: self.daemon.directive(self.incarnation),
+            memory: None,
         }
     }
 

@@ -28,7 +28,7 @@ use teamd_shared::member::Gate;
 use teamd_shared::message::ALL;
 use teamd_shared::todo::TodoList;
 use teamd_shared::tools::{
-    AnswerPlan, RequestPlan, SendMessage, ShutdownRequest, SpawnTeammate, TaskAction,
+    AnswerPlan, Remember, RequestPlan, SendMessage, ShutdownRequest, SpawnTeammate, TaskAction,
 };
 
 pub use bash::Bash;
@@ -132,6 +132,8 @@ pub enum TeamAction {
     AnswerPlan(AnswerPlan),
     /// Does something with tasks.
     Task(TaskAction),
+    /// Proposes what the team is to remember.
+    Remember(Remember),
 }
 
 impl Action {

@@ -83,7 +83,7 @@ fn tool<T: DeserializeOwned + JsonSchema + 'static, A: Into<Action> + 'static>(
 }
 
 /// All tools, in the order in which a model is told of them.
-static TABLE: LazyLock<[Tool; 34]> = LazyLock::new(|| {
+static TABLE: LazyLock<[Tool; 35]> = LazyLock::new(|| {
     use AfterCrash::{Interrupted, RunAgain, RunAgainWithIds};
     [
         tool("bash", "command", MACHINE, Interrupted, LocalAction::Bash),
@@ -271,6 +271,14 @@ static TABLE: LazyLock<[Tool; 34]> = LazyLock::new(|| {
             RunAgain,
             TaskDiff::action,
         ),
+        // The daemon joins a proposal of the same text.
+        tool(
+            "remember",
+            "text",
+            ALL_MEMBERS,
+            RunAgain,
+            TeamAction::Remember,
+        ),
         tool("sleep", "seconds", HIDDEN, Interrupted, LocalAction::Sleep),
         tool("run", "", HIDDEN, Interrupted, LocalAction::RunAgent),
         tool("mcp_tool", "name", HIDDEN, RunAgain, |tool| {
@@ -308,6 +316,7 @@ pub fn group_of(tool: &str) -> Option<ToolGroup> {
         TODO_WRITE => Some(ToolGroup::Todo),
         "load_skill" => Some(ToolGroup::Skills),
         "delegate" => Some(ToolGroup::Delegate),
+        "remember" => Some(ToolGroup::Memory),
         _ => None,
     }
 }
@@ -437,7 +446,7 @@ mod tests {
     /// Every group.
     fn all() -> ToolSet {
         ToolSet {
-            groups: vec![ToolGroup::Todo, ToolGroup::Skills, ToolGroup::Delegate],
+            groups: vec![ToolGroup::Todo, ToolGroup::Skills, ToolGroup::Delegate, ToolGroup::Memory],
             skills: Vec::new(),
         }
     }

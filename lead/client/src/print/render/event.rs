@@ -177,7 +177,10 @@ fn task(record: &TaskRecord) -> (String, String) {
         .derived_from
         .map_or(String::new(), |seq| format!(" (by {seq})"));
     let what = match record.event {
-        TaskEvent::Created => format!("created by {by}"),
+        TaskEvent::Created => match &task.order {
+            Some(of) if !of.follows => format!("created by the order {}", of.name),
+            _ => format!("created by {by}"),
+        },
         TaskEvent::Claimed => format!("claimed by {owner}"),
         TaskEvent::Submitted => format!("submitted by {by} (submission {number})"),
         TaskEvent::Released => format!("released by {by}{because}"),

@@ -51,6 +51,9 @@ impl DecisionView<'_> {
         if client.agent {
             self.agent_may_answer(request)?;
         }
+        if approve {
+            self.fits_into_memory(request)?;
+        }
         if let Actor::PersonAnswers {
             has_code: false, ..
         } = by
@@ -69,8 +72,9 @@ impl DecisionView<'_> {
                     ..answered
                 };
                 // The author of a review gets a notice about its task, and an agent gets its
-                // answer from its worker.
-                let is_told = !matches!(request.kind, Kind::Review | Kind::Permission);
+                // answer from its worker. A memory is for those that begin later.
+                let is_told =
+                    !matches!(request.kind, Kind::Review | Kind::Permission | Kind::Memory);
                 let to = if is_told {
                     Name::of_inbox(request.member()).ok()
                 } else {

@@ -187,7 +187,7 @@ impl DecisionView<'_> {
     /// Returns the record of a task after an event, with its notices: to its owner, unless the
     /// owner caused the event; to the lead about what the daemon decides; and to the teammate that
     /// the task is for, unless the daemon gives work to that.
-    fn recorded(
+    pub(in crate::core::decide) fn recorded(
         &self,
         event: TaskEvent,
         (task, by): (Task, &str),

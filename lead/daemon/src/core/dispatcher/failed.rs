@@ -109,6 +109,8 @@ impl Dispatcher {
             match event {
                 // A worker that is still silent is found again.
                 Event::Deadline | Event::Silent { .. } => {}
+                // What is still due then is found again.
+                Event::Orders => self.runtime.orders.look_again(),
                 Event::Terminate => {
                     self.runtime.terminations -= 1;
                     self.events.push_front(Event::Terminate);

@@ -2,6 +2,7 @@
 //! `decide::tests::sim`.
 
 mod full;
+mod orders;
 
 use teamd_shared::checkout::Checkout;
 use teamd_shared::control::{

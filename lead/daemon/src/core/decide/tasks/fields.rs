@@ -7,6 +7,7 @@ use teamd_shared::job::JobReport;
 use teamd_shared::journal::TaskRecord;
 use teamd_shared::member::ApproveBy;
 use teamd_shared::message::USER;
+use teamd_shared::order::TEAM_TOML;
 use teamd_shared::task::{MAX_OPEN, Task, TaskEvent, TaskFields, TaskId};
 
 use super::{no_task, not_for_teammates};
@@ -61,6 +62,7 @@ impl DecisionView<'_> {
                     .collect();
             }
             self.waits_for_known(&task)?;
+            task.order = self.follows_from(by, &task);
             if id > self.team.last_task {
                 let record = self.recorded(TaskEvent::Created, (task, by.as_str()), ids);
                 decision = decision.task(TaskRecord {
@@ -158,7 +160,11 @@ impl DecisionView<'_> {
 
 /// Tells whether a task loses what a person chose for it: its check, or a person's review.
 fn loosens(before: &Task, after: &Task) -> bool {
-    let chosen = before.check.as_ref().filter(|check| check.set_by == USER);
+    let is_persons = |by: &str| by == USER || by == TEAM_TOML;
+    let chosen = before
+        .check
+        .as_ref()
+        .filter(|check| is_persons(&check.set_by));
     let loses_check = chosen.is_some() && after.check.as_ref() != chosen;
     let loses_any_check = after.no_check && !before.no_check;
     let of_person = Some(ApproveBy::Person);

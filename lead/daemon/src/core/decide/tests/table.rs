@@ -5,6 +5,7 @@ mod branches;
 mod ends;
 mod ladder;
 mod members;
+mod memory;
 mod offers;
 mod plans;
 mod reviews;

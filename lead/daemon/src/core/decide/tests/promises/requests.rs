@@ -101,7 +101,7 @@ impl Promises {
             // It was not answered in time.
             (Kind::Permission, Status::Rejected) if is_overdue(request) => Ok(()),
             (
-                Kind::PlanApproval | Kind::Review | Kind::Permission,
+                Kind::PlanApproval | Kind::Review | Kind::Permission | Kind::Memory,
                 Status::Approved | Status::Rejected,
             ) => {
                 let verdict = (id.clone(), approve);
@@ -187,6 +187,7 @@ impl Promises {
                 Kind::PlanApproval | Kind::Review => {
                     (member.conversation..=member.incarnation).contains(&request.incarnation)
                 }
+                Kind::Memory => true,
             };
             check(spans, || {
                 format!("{id} is pending of another incarnation of {name}")

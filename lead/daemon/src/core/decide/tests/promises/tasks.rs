@@ -8,6 +8,7 @@ use teamd_shared::journal::{Line, Record, TaskRecord, Team};
 use teamd_shared::member::Gate;
 use teamd_shared::message::{LEAD, TEAMD, USER};
 use teamd_shared::name::Name;
+use teamd_shared::order::{OfOrder, TEAM_TOML};
 use teamd_shared::request::Status;
 use teamd_shared::task::{Submission, Task, TaskEvent, TaskId, TaskStatus, Verified};
 
@@ -26,6 +27,11 @@ pub(in super::super) struct Tasks {
     failed: BTreeSet<Of>,
     /// The submissions that were judged.
     judged: BTreeSet<Of>,
+    /// What orders have made, by the time that was due.
+    of_orders: BTreeSet<(Name, u64)>,
+    /// How many tasks have failed, and how many an order has made because of that.
+    triggers: usize,
+    triggered: usize,
     /// How many tasks each command has made.
     made: BTreeMap<RequestId, usize>,
     /// How many it was to make.
@@ -130,6 +136,9 @@ impl Tasks {
         check(!by_nobody || task.branch.is_some(), || {
             format!("task {id} counts as approved, and is not")
         })?;
+        if record.event == TaskEvent::Failed && before.order.is_none() {
+            self.triggers += 1;
+        }
         match record.event {
             TaskEvent::Created => Err(format!("task {id} is made twice")),
             TaskEvent::Claimed => self.claimed(record, &before, fold),
@@ -187,6 +196,9 @@ impl Tasks {
                 record.event
             )
         })?;
+        if let Some(of) = task.order.as_ref().filter(|of| !of.follows) {
+            return self.ordered(record, of);
+        }
         let is_chosen = task.check.is_some() || task.no_check || task.reserved_for.is_some();
         check(
             !is_chosen || [USER, LEAD].contains(&record.by.as_str()),
@@ -202,6 +214,30 @@ impl Tasks {
         check(*made <= most, || {
             format!("the command {command} made {made} tasks instead of {most}")
         })
+    }
+
+    /// Takes in a task of an order: what was due is made once, and only what triggers it.
+    fn ordered(&mut self, record: &TaskRecord, of: &OfOrder) -> Checked {
+        let id = record.task.id;
+        let is_own = record.by == TEAMD && record.task.created_by == TEAM_TOML;
+        check(is_own && record.command_id.is_none(), || {
+            format!("task {id} of an order is made by {}", record.by)
+        })?;
+        match of.name.as_str() {
+            "mend" => {
+                self.triggered += 1;
+                check(self.triggered <= self.triggers, || {
+                    format!("task {id} is made because of nothing")
+                })
+            }
+            "raise" => Ok(()),
+            _ => {
+                let once = self.of_orders.insert((of.name.clone(), of.due.to_bits()));
+                check(once, || {
+                    format!("task {id} is what {} made before", of.name)
+                })
+            }
+        }
     }
 
     fn claimed(&self, record: &TaskRecord, before: &Task, fold: &Team) -> Checked {

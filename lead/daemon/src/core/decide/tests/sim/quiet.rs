@@ -1,5 +1,6 @@
 //! The end of a schedule: nothing breaks any more, everything is delivered, and time passes.
 
+use jiff::tz::TimeZone;
 use teamd_shared::id::RequestId;
 use teamd_shared::member::Member;
 use teamd_shared::name::Name;
@@ -42,6 +43,24 @@ impl World {
         self.check(checked);
     }
 
+    /// Checks that nothing is left that an order is to make.
+    fn orders_rest(&self) -> Result<(), String> {
+        let fold = &self.promises.fold;
+        if self.daemon.is_none() || fold.stopping {
+            return Ok(());
+        }
+        // What has come due since the last step of the daemon is not lost.
+        let before = self.clocks.wall - 5.0;
+        let left = fold.orders.values().find(|state| {
+            let due = state.due(self.clocks.wall, &TimeZone::UTC);
+            due.is_some_and(|due| due.at <= before)
+        });
+        match left {
+            Some(state) => Err(format!("{} was due, and made nothing", state.order.name)),
+            None => Ok(()),
+        }
+    }
+
     fn is_at_rest(&self) -> Result<(), String> {
         self.promises.at_rest()?;
         if self.daemon.is_some() {
@@ -49,6 +68,7 @@ impl World {
         }
         self.questions_rest()?;
         self.tasks_rest()?;
+        self.orders_rest()?;
         let fold = &self.promises.fold;
         let alive = fold
             .members

@@ -15,6 +15,13 @@ use crate::core::effect_queues::EffectQueues;
 use crate::core::event::Event;
 use crate::core::incarnation::Incarnation;
 
+/// What is made by itself where people have work done.
+const ORDERS: &str = r#"[
+    {"name": "tick", "every": "20s", "most": 20, "missed": "once", "task": {"subject": "tick"}},
+    {"name": "tock", "every": "30s", "most": 20, "overlap": "queue", "task": {"subject": "tock"}},
+    {"name": "mend", "on": "task.failed", "overlap": "queue", "task": {"subject": "mend"}},
+    {"name": "raise", "on": "member.crashed", "task": {"subject": "raise"}}]"#;
+
 impl World {
     /// Starts a daemon, as `run.rs` and `reconcile.rs` do.
     pub(super) fn start_daemon(&mut self) {
@@ -58,7 +65,12 @@ impl World {
             started_at: self.clocks.wall,
             directory: None,
         };
-        let started = TeamRecord::of(TeamEvent::Started, "default".to_owned(), Some(record));
+        let is_first = self.works && daemon.dispatcher.team.orders.is_empty();
+        let orders = is_first.then(|| serde_json::from_str(ORDERS).unwrap());
+        let started = TeamRecord {
+            orders,
+            ..TeamRecord::of(TeamEvent::Started, "default".to_owned(), Some(record))
+        };
         self.dispatches(daemon, |dispatcher, hands| dispatcher.begin(started, hands))
     }
 

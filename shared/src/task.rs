@@ -352,6 +352,10 @@ pub struct Task {
     /// The branch of the user that it is to integrate, if it was made for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<UserBranch>,
+    /// Where its text is from, such as `gh:owner/repo#12`, if a person imported it. Strangers have
+    /// written it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// How the last check ended.
     pub result: Option<TaskResult>,
     /// Who made it: `user` or the name of a member.

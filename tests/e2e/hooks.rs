@@ -100,6 +100,92 @@ fn each_hook_is_told_once_what_happened() {
     );
 }
 
+/// What a daemon has shown before its end may have reached no person.
+#[test]
+fn what_waits_is_told_again_after_a_start_and_no_output_of_a_hook_answers_it() {
+    let team = Team::new();
+    let home = team.home();
+    let file = configure(&home, &[]);
+    let told_to = home.join("on_request").display().to_string();
+    let hook = format!(
+        "printf \"%s\\n\" \"$(cat)\" >> {told_to}; echo approve; echo y; echo \"{{\\\"approve\\\": true}}\"; exit 1"
+    );
+    fs::write(&file, format!("[hooks]\non_request = '{hook}'\n")).unwrap();
+    team.teamd(["start"]).ok();
+    for name in ["alice", "bob"] {
+        let prompt = "/plan_approval tidy up";
+        team.teamctl(["spawn", name, "--plan", "--prompt", prompt])
+            .ok();
+        team.until_planned(name);
+    }
+    let told = |count: usize| {
+        team.until("the requests to be told", || {
+            told(&home, "on_request").len() >= count
+        });
+        let told = told(&home, "on_request");
+        assert_eq!(told.len(), count, "{told:?}");
+        told
+    };
+    let first = told(2);
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    let again = told(4);
+    let ids = |facts: &[Value]| {
+        let ids = facts.iter().map(|it| it["request"]["request_id"].clone());
+        let mut ids: Vec<String> = ids.map(|id| id.to_string()).collect();
+        ids.sort();
+        ids
+    };
+    assert_eq!(ids(&first), ids(&again[2..]));
+    // One of them is answered, and is not told again by the next program either.
+    let alice = team.until_planned("alice");
+    team.teamctl(["approve", &alice]).ok();
+    team.teamd(["start", "--replace"]).ok();
+    assert_eq!(told(5)[4]["name"], "bob");
+    assert_eq!(
+        team.request(&team.until_planned("bob"))["status"],
+        "pending"
+    );
+}
+
+#[test]
+fn a_bot_answers_the_plan_that_it_was_shown_and_no_other() {
+    let team = Team::new();
+    let home = team.home();
+    configure(&home, &["on_request"]);
+    team.teamd(["start"]).ok();
+    let prompt = "/plan_approval drop the cache";
+    team.teamctl(["spawn", "alice", "--plan", "--prompt", prompt])
+        .ok();
+    let id = team.until_planned("alice");
+    team.until("the hook", || !told(&home, "on_request").is_empty());
+    let hash = told(&home, "on_request")[0]["plan_sha256"].clone();
+    let hash = hash.as_str().unwrap().to_owned();
+    let summed = team.run_program("bash", ["-c", "printf 'drop the cache' | sha256sum"]);
+    assert!(summed.ok().stdout.starts_with(&hash));
+    for list in ["plans", "requests"] {
+        assert_eq!(team.json([list])[0]["plan_sha256"], hash.as_str());
+    }
+    let other = "0".repeat(64);
+    let refused = team
+        .teamctl(["approve", &id, "--plan-sha256", &other])
+        .exits(7);
+    assert!(
+        refused.stderr.contains("is another one") && refused.stderr.contains("`teamctl plans"),
+        "{refused:?}"
+    );
+    assert_eq!(team.request(&id)["status"], "pending");
+    let refused = team.teamctl(["approve", &id, "--plan-sha256", "beef"]);
+    assert!(refused.exits(2).stderr.contains("64 hex digits"));
+    let upper = hash.to_uppercase();
+    team.teamctl(["approve", &id, "--plan-sha256", &upper]).ok();
+    assert_eq!(team.request(&id)["status"], "approved");
+    // The same answer again is no error, and another hash still is.
+    team.teamctl(["approve", &id, "--plan-sha256", &hash]).ok();
+    team.teamctl(["approve", &id, "--plan-sha256", &other])
+        .exits(7);
+}
+
 #[test]
 fn a_hook_that_hangs_or_fails_holds_up_nothing_and_ends_with_the_daemon() {
     let team = Team::new();

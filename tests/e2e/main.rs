@@ -25,6 +25,7 @@ mod follow;
 mod force;
 mod forms;
 mod git_disk;
+mod github;
 mod holdups;
 mod hooks;
 mod hostile;

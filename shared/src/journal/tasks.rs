@@ -43,6 +43,9 @@ impl Team {
             self.is_added(command, task.id);
         }
         self.last_task = self.last_task.max(task.id);
+        if let Some(source) = &task.source {
+            self.sources.entry(source.clone()).or_insert(task.id);
+        }
         let sets_work = matches!(
             record.event,
             TaskEvent::Created | TaskEvent::Edited | TaskEvent::Retried

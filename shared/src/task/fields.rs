@@ -113,6 +113,7 @@ impl TaskFields {
             stalled: None,
             returned: None,
             branch: None,
+            source: None,
             result: None,
             created_by: by.to_owned(),
             created_at: at,

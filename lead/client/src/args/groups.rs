@@ -38,7 +38,10 @@ const GROUPS: [(&str, &[&str]); 7] = [
         "Decide",
         &["requests", "review", "approve", "reject", "request-plan"],
     ),
-    ("Work", &["task", "tasks", "wait", "diff", "sync", "land"]),
+    (
+        "Work",
+        &["task", "tasks", "wait", "diff", "sync", "land", "pr"],
+    ),
     (
         "Care",
         &["shutdown", "down", "forget", "doctor", "completions"],

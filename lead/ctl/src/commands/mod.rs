@@ -19,6 +19,7 @@ pub(crate) mod lint;
 pub(crate) mod logs;
 pub(crate) mod mcp;
 pub(crate) mod plans;
+mod pull_request;
 pub(crate) mod request_plan;
 pub(crate) mod requests;
 pub(crate) mod run;
@@ -82,7 +83,9 @@ pub(crate) fn perform(command: TeamctlCommand, context: &Context) -> CommandResu
         ),
         TeamctlCommand::Diff(args) => integration::diff(context, &args),
         TeamctlCommand::Sync(args) => integration::sync(context, &args),
-        TeamctlCommand::Land(args) => integration::land(context, &args),
+        TeamctlCommand::Land(args) if args.pr => pull_request::open(context, &args),
+        TeamctlCommand::Land(args) => integration::land(context, &args.branch),
+        TeamctlCommand::Pr(args) => pull_request::run(context, &args),
         TeamctlCommand::Forget(args) => forget::run(context, &args),
         TeamctlCommand::Chat(args) => chat::run(context, &args),
         TeamctlCommand::Mcp(args) => mcp::run(context, &args),

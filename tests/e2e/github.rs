@@ -12,8 +12,10 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::checkouts::{self, add, task, until, user};
+use crate::known_leads::{lead_that_ends_its_server, run};
 use crate::schemas::valid;
 use crate::support::Team;
+use crate::support::mcp_client::McpClient;
 use crate::support::user::User;
 
 /// Answers as `gh` does, from the files beside it, and writes down how it was called.
@@ -141,6 +143,31 @@ fn the_orders_in_an_issue_are_quoted_and_wait_for_a_plan_and_it_is_imported_once
     answers(&team, "issue-13", issue(13, "a title", ""));
     import(&team, &["gh:acme/web#13", "--no-plan"]).ok();
     assert_eq!(team.json(["task", "show", "2"])["plan"], json!(null));
+}
+
+/// A lead that is connected by MCP runs commands of its own, outside of any sandbox.
+#[test]
+fn a_program_that_leads_the_team_imports_nothing_and_approves_no_plan_by_its_hash() {
+    let team = with_gh(Team::started());
+    answers(&team, "issue-1", issue(1, "theirs", ""));
+    let _lead = McpClient::run(lead_that_ends_its_server(&team));
+    team.write("end", "");
+    let teamctl = env!("CARGO_BIN_EXE_teamctl");
+    let (code, said) = run(&team, 1, &format!("exec {teamctl} task import gh:a/b#1"));
+    assert_eq!(code, "3\n", "{said}");
+    assert!(said.contains("which leads the team"), "{said}");
+    assert!(!team.path("tasks/1.json").exists());
+    let prompt = "/plan_approval tidy up";
+    team.teamctl(["spawn", "alice", "--plan", "--prompt", prompt])
+        .ok();
+    let id = team.until_planned("alice");
+    let hash = team.json(["plans"])[0]["plan_sha256"].clone();
+    let hash = hash.as_str().unwrap();
+    let approve = format!("exec {teamctl} approve {id} --plan-sha256 {hash}");
+    let (code, said) = run(&team, 2, &approve);
+    assert_eq!(code, "3\n", "{said}");
+    assert_eq!(team.request(&id)["status"], "pending");
+    import(&team, &["gh:a/b#1"]).ok();
 }
 
 #[test]

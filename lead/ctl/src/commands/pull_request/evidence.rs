@@ -87,6 +87,8 @@ fn section(evidence: &TaskEvidence<'_>, places: &[PathBuf]) -> String {
     });
     lines.push(format!("- checked tree: `{tree}`"));
     lines.push(match approved_by {
+        // It was submitted by the person whose branch it is.
+        None if task.branch.is_some() => "- a branch of a person".to_owned(),
         Some(ApproveBy::Person) => "- approved by: a person".to_owned(),
         Some(ApproveBy::Lead) => "- approved by: the lead, who may be a model".to_owned(),
         None => "- approved by: nobody, no review was asked for".to_owned(),

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::checkouts::{self, add, task, until, user};
+use crate::checkouts::{self, add, until, user};
 use crate::known_leads::{lead_that_ends_its_server, run};
 use crate::schemas::valid;
 use crate::support::Team;

@@ -20,7 +20,7 @@ use teamd_shared::task::{Task, TaskId};
 use teamd_shared::team_dir::TeamDir;
 
 use super::feedback::{Feedback, LineComment, PullRequest, Review, feedback};
-use super::merged;
+use super::work::merged;
 use crate::github::{Gh, Reference, Repository, source_of};
 
 /// How many follow-ups of one pull request may be open.

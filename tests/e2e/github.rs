@@ -150,7 +150,9 @@ fn the_orders_in_an_issue_are_quoted_and_wait_for_a_plan_and_it_is_imported_once
 fn a_program_that_leads_the_team_imports_nothing_and_approves_no_plan_by_its_hash() {
     let team = with_gh(Team::started());
     answers(&team, "issue-1", issue(1, "theirs", ""));
-    let _lead = McpClient::run(lead_that_ends_its_server(&team));
+    let mut lead = McpClient::run(lead_that_ends_its_server(&team));
+    // Then its server is connected.
+    lead.call("team_status", json!({})).ok();
     team.write("end", "");
     let teamctl = env!("CARGO_BIN_EXE_teamctl");
     let (code, said) = run(&team, 1, &format!("exec {teamctl} task import gh:a/b#1"));
@@ -295,6 +297,8 @@ fn what_goes_wrong_with_gh_is_told_in_time_and_with_the_next_step() {
                 .is_empty()
     );
     team.teamd(["stop", "--force"]).ok();
+    // Nor what a program that hangs has started.
+    team.until_no_process_is_left();
     let run = import(&team, &["gh:acme/web#1"]).exits(6);
     assert!(run.stderr.contains("`teamd start`"), "{run:?}");
 }

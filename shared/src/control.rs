@@ -16,9 +16,9 @@ mod wire;
 mod worker;
 
 pub use command::{
-    Command, ConnectedLead, Done, IntegrationOrder, Obstacle, PlanVerdict, Refusal, RefusalCode,
-    Reply, RequestCode, ShutdownOrder, SpawnOrder, StopOutcome, Successor, TaggedCommand,
-    TaskOrder,
+    Command, ConnectedLead, Done, ImportedTask, IntegrationOrder, Obstacle, PlanApproval,
+    PlanVerdict, Refusal, RefusalCode, Reply, RequestCode, ShutdownOrder, SpawnOrder, StopOutcome,
+    Successor, TaggedCommand, TaskOrder,
 };
 pub use greeting::{Greeting, Peer};
 pub use mcp::{McpServerReport, McpServerState, MemberServers};

@@ -15,6 +15,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::id::RequestId;
@@ -347,6 +348,16 @@ impl Request {
             Answerer::Member => &self.to,
             Answerer::Lead => &self.from,
         }
+    }
+
+    /// Returns the SHA-256 of the text of a plan, in hex digits; none for another request. An answer
+    /// that names it holds for that text alone.
+    pub fn plan_sha256(&self) -> Option<String> {
+        let Payload::Plan { plan } = &self.payload else {
+            return None;
+        };
+        let hash = Sha256::digest(plan.as_bytes());
+        Some(hash.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// Tells whether it is not answered yet.

@@ -356,6 +356,10 @@ pub struct Task {
     /// The order that made it, or from a task of which it follows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<OfOrder>,
+    /// Where its text is from, such as `gh:owner/repo#12`, if a person imported it. Strangers have
+    /// written it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// How the last check ended.
     pub result: Option<TaskResult>,
     /// Who made it: `user`, the name of a member, or `team.toml` for an order.

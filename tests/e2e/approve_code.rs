@@ -74,6 +74,11 @@ fn an_answer_needs_the_code_that_the_hook_shows() {
         error.contains("is answered with its code") && error.contains("--code DIGITS"),
         "{error}"
     );
+    // The hash of the plan is no code.
+    let hash = team.json(["plans"])[0]["plan_sha256"].clone();
+    let with_hash = ["approve", &id, "--plan-sha256", hash.as_str().unwrap()];
+    let refused = team.teamctl(with_hash).exits(3);
+    assert!(refused.stderr.contains("with its code"), "{refused:?}");
     let wrong = other_than(&digits);
     let refused = team.teamctl(["reject", &id, "--code", wrong]).exits(3);
     assert!(

@@ -100,6 +100,232 @@ fn each_hook_is_told_once_what_happened() {
     );
 }
 
+/// What a daemon has shown before its end may have reached no person.
+#[test]
+fn what_waits_is_told_again_after_a_start_and_no_output_of_a_hook_answers_it() {
+    let team = Team::new();
+    let home = team.home();
+    let file = configure(&home, &[]);
+    let told_to = home.join("on_request").display().to_string();
+    let hook = format!(
+        "printf \"%s\\n\" \"$(cat)\" >> {told_to}; echo approve; echo y; echo \"{{\\\"approve\\\": true}}\"; exit 1"
+    );
+    fs::write(&file, format!("[hooks]\non_request = '{hook}'\n")).unwrap();
+    team.teamd(["start"]).ok();
+    for name in ["alice", "bob"] {
+        let prompt = "/plan_approval tidy up";
+        team.teamctl(["spawn", name, "--plan", "--prompt", prompt])
+            .ok();
+        team.until_planned(name);
+    }
+    let told = |count: usize| {
+        team.until("the requests to be told", || {
+            told(&home, "on_request").len() >= count
+        });
+        let told = told(&home, "on_request");
+        assert_eq!(told.len(), count, "{told:?}");
+        told
+    };
+    let first = told(2);
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    let again = told(4);
+    let ids = |facts: &[Value]| {
+        let ids = facts.iter().map(|it| it["request"]["request_id"].clone());
+        let mut ids: Vec<String> = ids.map(|id| id.to_string()).collect();
+        ids.sort();
+        ids
+    };
+    assert_eq!(ids(&first), ids(&again[2..]));
+    // One of them is answered, and is not told again by the next program either.
+    let alice = team.until_planned("alice");
+    team.teamctl(["approve", &alice]).ok();
+    team.teamd(["start", "--replace"]).ok();
+    assert_eq!(told(5)[4]["name"], "bob");
+    assert_eq!(
+        team.request(&team.until_planned("bob"))["status"],
+        "pending"
+    );
+}
+
+#[test]
+fn a_bot_answers_the_plan_that_it_was_shown_and_no_other() {
+    let team = Team::new();
+    let home = team.home();
+    configure(&home, &["on_request"]);
+    team.teamd(["start"]).ok();
+    let prompt = "/plan_approval drop the cache";
+    team.teamctl(["spawn", "alice", "--plan", "--prompt", prompt])
+        .ok();
+    let id = team.until_planned("alice");
+    team.until("the hook", || !told(&home, "on_request").is_empty());
+    let hash = told(&home, "on_request")[0]["plan_sha256"].clone();
+    let hash = hash.as_str().unwrap().to_owned();
+    let summed = team.run_program("bash", ["-c", "printf 'drop the cache' | sha256sum"]);
+    assert!(summed.ok().stdout.starts_with(&hash));
+    for list in ["plans", "requests"] {
+        assert_eq!(team.json([list])[0]["plan_sha256"], hash.as_str());
+    }
+    let other = "0".repeat(64);
+    let refused = team
+        .teamctl(["approve", &id, "--plan-sha256", &other])
+        .exits(7);
+    assert!(
+        refused.stderr.contains("is another one") && refused.stderr.contains("`teamctl plans"),
+        "{refused:?}"
+    );
+    assert_eq!(team.request(&id)["status"], "pending");
+    let refused = team.teamctl(["approve", &id, "--plan-sha256", "beef"]);
+    assert!(refused.exits(2).stderr.contains("64 hex digits"));
+    let upper = hash.to_uppercase();
+    team.teamctl(["approve", &id, "--plan-sha256", &upper]).ok();
+    assert_eq!(team.request(&id)["status"], "approved");
+    // The same answer again is no error, and another hash still is.
+    team.teamctl(["approve", &id, "--plan-sha256", &hash]).ok();
+    team.teamctl(["approve", &id, "--plan-sha256", &other])
+        .exits(7);
+}
+
+/// Says what it was given, and answers as the topic of the answers would.
+const CURL: &str = r#"#!/bin/sh
+cd "$(dirname "$0")"
+case "$*" in
+*/raw) cat answers; exit ;;
+esac
+{ for arg; do printf 'arg %s\n' "$arg"; done; printf 'in %s\nend\n' "$(cat)"; } > call.$$
+mv call.$$ "call-$$"
+"#;
+
+/// Returns the scripts of the guide.
+fn scripts() -> Vec<String> {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let blocks = guide.split("```sh\n").skip(1);
+    let blocks = blocks.map(|block| block.split("```").next().unwrap().to_owned());
+    blocks
+        .filter(|block| block.starts_with("#!/bin/sh"))
+        .collect()
+}
+
+#[test]
+fn the_scripts_of_the_guide_tell_a_person_and_take_the_answer() {
+    let team = Team::new();
+    let home = team.home();
+    let bin = home.join("bin");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let team = team
+        .with("PATH", &path)
+        .with("NTFY_TOPIC", "secret-topic")
+        .with("SLACK_URL", "https://hooks.slack.com/services/X");
+    if !team
+        .command("jq", ["--version"])
+        .output()
+        .is_ok_and(|it| it.status.success())
+    {
+        return crate::support::cgroup::note("skipped: jq is wanted");
+    }
+    let file = configure(&home, &[]);
+    let folder = file.parent().unwrap();
+    fs::create_dir(&bin).unwrap();
+    symlink(env!("CARGO_BIN_EXE_teamctl"), bin.join("teamctl")).unwrap();
+    let scripts = scripts();
+    assert_eq!(scripts.len(), 3);
+    let [ntfy, answers, slack] = [&scripts[0], &scripts[1], &scripts[2]];
+    let put = |at: PathBuf, text: &str| {
+        fs::write(&at, text).unwrap();
+        fs::set_permissions(at, PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    assert!(scripts.iter().all(|script| script.lines().count() <= 20));
+    put(bin.join("curl"), CURL);
+    put(bin.join("ntfy-answers"), answers);
+    put(folder.join("ntfy"), ntfy);
+    put(folder.join("slack"), slack);
+    let hook = "f=$(cat); printf %s \"$f\" | ./ntfy; printf %s \"$f\" | ./slack";
+    fs::write(
+        &file,
+        format!("[hooks]\nenv = ['NTFY_TOPIC', 'SLACK_URL']\non_request = '{hook}'\n"),
+    )
+    .unwrap();
+    let calls = || {
+        let all = fs::read_dir(&bin)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let all = all.filter(|path| {
+            path.file_name()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .starts_with("call-")
+        });
+        all.map(|path| fs::read_to_string(path).unwrap())
+            .collect::<Vec<_>>()
+    };
+    team.teamd(["start"]).ok();
+    let plan = "tell <!channel> that \"it\" 'is' $(done)";
+    let long = "x".repeat(4000);
+    for (name, plan) in [("alice", plan), ("bob", &long)] {
+        let prompt = format!("/plan_approval {plan}");
+        team.teamctl(["spawn", name, "--plan", "--prompt", &prompt])
+            .ok();
+    }
+    let id = team.until_planned("alice");
+    let hash = team.json(["plans", &id])[0]["plan_sha256"].clone();
+    let hash = hash.as_str().unwrap();
+    team.until("all to be told", || calls().len() == 4);
+    let calls = calls();
+    let one = |of: &str, name: &str| {
+        let mut found = calls
+            .iter()
+            .filter(|call| call.contains(of) && call.contains(name));
+        found
+            .next()
+            .unwrap_or_else(|| panic!("{of} {name}: {calls:?}"))
+    };
+    let topic = "\narg https://ntfy.sh/secret-topic\n";
+    let told = one(topic, "alice waits");
+    assert!(
+        told.contains(&format!("arg Title: alice waits for you: {id}\n")),
+        "{told}"
+    );
+    let action = format!(
+        "arg Actions: http, Approve, https://ntfy.sh/secret-topic-answers, body='{id} {hash}'\n"
+    );
+    assert!(
+        told.contains(&action) && told.contains(&format!("\nin {plan}\n")),
+        "{told}"
+    );
+    let cut = one(topic, "bob waits");
+    assert!(
+        !cut.contains("Actions") && cut.len() < 4000,
+        "no button for what is not shown: {cut}"
+    );
+    let slack = one("hooks.slack.com", "alice waits");
+    let sent = slack
+        .split("\nin ")
+        .nth(1)
+        .unwrap()
+        .trim_end()
+        .strip_suffix("end")
+        .unwrap();
+    let sent: Value = serde_json::from_str(sent).unwrap();
+    let text = &sent["blocks"][0]["text"];
+    assert_eq!(text["type"], "plain_text", "in which nothing pings");
+    let text = text["text"].as_str().unwrap();
+    assert!(
+        text.contains(plan)
+            && text.ends_with(&format!("teamctl approve {id} --plan-sha256 {hash}")),
+        "{text}"
+    );
+    // The button posts a line; others may post what they like.
+    let posted = format!("\nhello\n{id} {}\n{id} {hash}\n", "0".repeat(64));
+    fs::write(bin.join("answers"), posted).unwrap();
+    let answered = team
+        .run_program(bin.join("ntfy-answers").to_str().unwrap(), [""; 0])
+        .ok();
+    assert!(answered.stderr.contains("is another one"), "{answered:?}");
+    assert_eq!(team.request(&id)["status"], "approved");
+}
+
 #[test]
 fn a_hook_that_hangs_or_fails_holds_up_nothing_and_ends_with_the_daemon() {
     let team = Team::new();

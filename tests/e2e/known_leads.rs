@@ -6,7 +6,7 @@ use crate::support::mcp_client::McpClient;
 
 /// A shell that runs a server, ends it by force when a test says so, and then runs commands of its
 /// own, each when the file `order-N` is there.
-fn lead_that_ends_its_server(team: &Team) -> std::process::Command {
+pub(crate) fn lead_that_ends_its_server(team: &Team) -> std::process::Command {
     let teamctl = env!("CARGO_BIN_EXE_teamctl");
     let script = format!(
         "exec 3<&0; setsid {teamctl} mcp <&3 3<&- & server=$!; exec 3<&- >/dev/null\n\
@@ -29,7 +29,7 @@ fn planned(team: &Team, name: &str) -> String {
 }
 
 /// Has the lead run a command; returns its exit code and what it said.
-fn run(team: &Team, number: u32, command: &str) -> (String, String) {
+pub(crate) fn run(team: &Team, number: u32, command: &str) -> (String, String) {
     team.write("order.new", command);
     let order = team.root().join(format!("order-{number}"));
     std::fs::rename(team.root().join("order.new"), order).unwrap();

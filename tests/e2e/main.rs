@@ -26,6 +26,7 @@ mod follow;
 mod force;
 mod forms;
 mod git_disk;
+mod github;
 mod holdups;
 mod hooks;
 mod hostile;

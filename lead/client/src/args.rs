@@ -29,7 +29,10 @@ pub use looking::{
     InstallArgs, InstallFlags, Lint, LintAs, Logs, Range, Requests, Schema, StatusArgs,
     TranscriptArgs, Web,
 };
-pub use tasks::{Branch, Diff, Review, Run, TaskCommand, TaskEdit, TaskListArgs, Tasks};
+pub use tasks::{
+    Branch, Diff, Land, PullRequestCommand, PullRequestWatch, PullRequests, Review, Run,
+    TaskCommand, TaskEdit, TaskImport, TaskListArgs, Tasks,
+};
 pub use value::MailboxName;
 
 /// Lead a team of agent processes
@@ -168,7 +171,13 @@ pub enum TeamctlCommand {
     /// Merge your branch into the integration branch, after a check of the result
     Sync(Branch),
     /// Fast-forward your branch to the integration branch, after `sync` if it has moved
-    Land(Branch),
+    ///
+    /// With --pr, your branch stays: what is integrated is pushed to a branch of its own, and your
+    /// `gh` opens a pull request, or renews its text. That has, for each task, the check with its
+    /// exit code and time, the tree that was checked, and who approved it.
+    Land(Land),
+    /// Watch a pull request
+    Pr(PullRequests),
     /// Run the team until its tasks or a goal are done
     ///
     /// Starts the daemon and the members of team.toml, each of which is given the next task while

@@ -6,6 +6,7 @@
 
 pub mod commands;
 pub mod completion;
+mod github;
 mod stream;
 
 use clap::CommandFactory;

@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use teamd_shared::clock;
 use teamd_shared::config::Roster;
+use teamd_shared::id::RequestId;
 use teamd_shared::journal::{Daemon, SNAPSHOT_LINES, Team, TeamEvent, TeamRecord};
 use teamd_shared::logging;
 use teamd_shared::order::Order;
@@ -294,6 +295,15 @@ fn take_over(
         .hint("its worker is still running: free what the error names (descriptors, memory), then run `teamd start`")
     })?;
     let adopted = events.len();
+    // What is asked with the events below runs its hook by itself.
+    let waiting: Vec<RequestId> = daemon
+        .dispatcher
+        .team
+        .requests
+        .values()
+        .filter(|request| request.is_pending() && request.kind.is_judged())
+        .map(|request| request.request_id.clone())
+        .collect();
     for event in &events {
         if let Event::Found { incarnation } = event
             && let Some((doing, usage)) =
@@ -314,6 +324,7 @@ fn take_over(
     daemon.dispatcher.finish_effects(&mut daemon.resources);
     refuse_if_over(daemon)?;
     daemon.write_roster();
+    show_again(daemon, &waiting);
     let pending = daemon
         .dispatcher
         .team
@@ -334,6 +345,16 @@ fn in_order(orders: &[Order]) -> Vec<&Order> {
     let mut sorted: Vec<&Order> = orders.iter().collect();
     sorted.sort_by_key(|order| &order.name);
     sorted
+}
+
+/// Runs the hook of what was asked under an earlier daemon and still waits for a person: what that
+/// daemon has shown may have reached no person, and its codes hold no longer.
+fn show_again(daemon: &mut EventLoop, waiting: &[RequestId]) {
+    let team = &daemon.dispatcher.team;
+    let requests = waiting.iter().filter_map(|id| team.requests.get(id));
+    for request in requests.filter(|request| request.is_pending()) {
+        daemon.resources.show_request(team, request);
+    }
 }
 
 /// Refuses to continue if the daemon has failed already: it must not report that it answers.

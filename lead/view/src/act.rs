@@ -141,6 +141,7 @@ impl PersonOrder {
                     feedback,
                     permissions: None,
                     code,
+                    plan_sha256: None,
                 };
                 let already = if block_on(answer::record(&dir, &id, answer))? {
                     "already "

@@ -143,6 +143,21 @@ pub enum Command {
         /// The whole id.
         request_id: RequestId,
     },
+    /// Approve a plan, if its text is the one that was read. Answered as [`Command::Answer`].
+    ApprovePlan(PlanApproval),
+}
+
+/// The approval of a plan by its text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanApproval {
+    /// The whole id.
+    pub request_id: RequestId,
+    /// The SHA-256 of the text ([`crate::request::Request::plan_sha256`]).
+    pub plan_sha256: String,
+    /// What to watch for.
+    pub feedback: String,
+    /// How permission questions are answered from then on.
+    pub permissions: Option<Permissions>,
 }
 
 /// What a person wants of the integration branch.
@@ -263,6 +278,23 @@ pub enum TaskOrder {
     Edit(TaskId, Box<TaskFields>),
     /// Try it once more, after it has failed or was cancelled, with these changes.
     Retry(TaskId, Box<TaskFields>),
+    /// Make tasks of what strangers have written elsewhere. Only a person may; a source that a task
+    /// was made of before is refused.
+    Import {
+        /// Chosen by the client. A client that repeats the command under the same id joins it.
+        id: RequestId,
+        /// The tasks, at least one.
+        tasks: Vec<ImportedTask>,
+    },
+}
+
+/// A task that is made of a text from elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportedTask {
+    /// Where the text is from, such as `gh:owner/repo#12`.
+    pub source: String,
+    /// What is to be done.
+    pub fields: TaskFields,
 }
 
 /// What was done.

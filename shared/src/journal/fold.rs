@@ -92,6 +92,9 @@ pub struct Team {
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     #[schemars(with = "Vec<(RequestId, Vec<(TaskId, TaskId)>)>")]
     pub(super) added: VecDeque<(RequestId, Vec<(TaskId, TaskId)>)>,
+    /// The task that was made of each source outside of the team: none is imported twice.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sources: BTreeMap<String, TaskId>,
     /// The state of the protected files when a person or the lead last set the work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protected: Option<Baseline>,

@@ -44,6 +44,9 @@ impl Team {
         }
         self.last_task = self.last_task.max(task.id);
         self.tell_orders(record, line);
+        if let Some(source) = &task.source {
+            self.sources.entry(source.clone()).or_insert(task.id);
+        }
         let sets_work = matches!(
             record.event,
             TaskEvent::Created | TaskEvent::Edited | TaskEvent::Retried

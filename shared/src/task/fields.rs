@@ -115,6 +115,7 @@ impl TaskFields {
             returned: None,
             branch: None,
             order: None,
+            source: None,
             result: None,
             created_by: by.to_owned(),
             created_at: at,

@@ -1,7 +1,7 @@
 //! Answers a plan, a review or a permission question. Giving the same answer again is no error.
 
 use serde_json::json;
-use teamd_shared::control::{Command, Done, RequestCode};
+use teamd_shared::control::{Command, Done, PlanApproval, RequestCode};
 use teamd_shared::id::RequestId;
 use teamd_shared::member::Permissions;
 use teamd_shared::name::Name;
@@ -36,6 +36,8 @@ pub struct Answer {
     pub permissions: Option<Permissions>,
     /// The code of the request, where answers need one.
     pub code: Option<String>,
+    /// The SHA-256 of the plan that is approved, if it holds for that text alone.
+    pub plan_sha256: Option<String>,
 }
 
 impl From<Approve> for Answer {
@@ -43,6 +45,7 @@ impl From<Approve> for Answer {
         Approve {
             verdict,
             permissions,
+            plan_sha256,
         }: Approve,
     ) -> Self {
         Self {
@@ -50,6 +53,7 @@ impl From<Approve> for Answer {
             feedback: verdict.feedback,
             permissions,
             code: verdict.code,
+            plan_sha256,
         }
     }
 }
@@ -61,6 +65,7 @@ impl From<VerdictArgs> for Answer {
             feedback: reject.feedback,
             permissions: None,
             code: reject.code,
+            plan_sha256: None,
         }
     }
 }
@@ -136,6 +141,7 @@ pub struct Answered {
 /// Gives the answer, and prints nothing.
 pub fn give(context: &Context, id: &str, answer: Answer) -> Result<Answered, CommandError> {
     let approve = answer.approve;
+    let plan_sha256 = answer.plan_sha256.clone();
     let dir = context.dir()?;
     let asked = match meant(&dir, id)? {
         Meant::This(asked) => asked,
@@ -152,7 +158,13 @@ pub fn give(context: &Context, id: &str, answer: Answer) -> Result<Answered, Com
     let repeated = match block_on(record(&dir, &request_id, answer)) {
         Ok(repeated) => repeated,
         // It ended so long ago that the daemon no longer knows it: the journal does.
-        Err(error) if error.code() == ExitCode::NotFound && asked.status == wanted => true,
+        Err(error)
+            if error.code() == ExitCode::NotFound
+                && asked.status == wanted
+                && (plan_sha256.is_none() || plan_sha256 == asked.plan_sha256()) =>
+        {
+            true
+        }
         Err(error) if error.code() == ExitCode::NotFound && !asked.is_pending() => {
             let message = format!(
                 "the {} {request_id} is already {}",
@@ -199,17 +211,27 @@ pub async fn record_over(
         feedback,
         permissions,
         code,
+        plan_sha256,
     } = answer;
     if let Some(code) = code {
         let request_id = request_id.clone();
         let given = Command::GiveCode(RequestCode { request_id, code });
         client.call(given).await?;
     }
-    let command = Command::Answer {
-        request_id: request_id.clone(),
-        approve,
-        feedback,
-        permissions,
+    let request_id = request_id.clone();
+    let command = match plan_sha256 {
+        Some(plan_sha256) => Command::ApprovePlan(PlanApproval {
+            request_id,
+            plan_sha256,
+            feedback,
+            permissions,
+        }),
+        None => Command::Answer {
+            request_id,
+            approve,
+            feedback,
+            permissions,
+        },
     };
     match client.call(command).await? {
         Done::Answered { repeated } => Ok(repeated),

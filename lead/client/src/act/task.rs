@@ -1,6 +1,6 @@
 //! Gives the daemon orders about tasks.
 
-use teamd_shared::control::{Command, Done, TaskOrder};
+use teamd_shared::control::{Command, Done, ImportedTask, TaskOrder};
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::task::{Task, TaskFields};
 
@@ -29,6 +29,18 @@ pub async fn make(
         },
     )
     .await
+}
+
+/// Makes tasks of what strangers have written elsewhere.
+///
+/// # Errors
+/// As the daemon refuses: above all a source that a task was made of before.
+pub async fn import(
+    context: &Context,
+    tasks: Vec<ImportedTask>,
+) -> Result<Vec<Task>, CommandError> {
+    let id = RandomIds.request();
+    give(context, TaskOrder::Import { id, tasks }).await
 }
 
 /// Gives an order, and returns the tasks as they are after it.

@@ -10,7 +10,7 @@ use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
 
 use super::InstallFlags;
-use super::value::{MailboxName, duration, mailbox, teammate};
+use super::value::{MailboxName, duration, mailbox, sha256, teammate};
 use crate::args::completers::{names, plans, servers};
 
 #[derive(Debug, Args)]
@@ -314,6 +314,9 @@ pub struct Approve {
     /// How permission questions of its agent are answered from now on: allow or ask
     #[arg(long, value_name = "HOW", hide_possible_values = true)]
     pub permissions: Option<Permissions>,
+    /// Approve the plan only if the SHA-256 of its text is this (`teamctl plans --json`)
+    #[arg(long, value_name = "HASH", value_parser = sha256)]
+    pub plan_sha256: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -47,7 +47,9 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ),
     (
         "Work",
-        &["task", "tasks", "orders", "wait", "diff", "sync", "land"],
+        &[
+            "task", "tasks", "orders", "wait", "diff", "sync", "land", "pr",
+        ],
     ),
     (
         "Care",

@@ -10,8 +10,11 @@ use teamd_shared::name::Name;
 use teamd_shared::price::{Dollars, parse_dollars};
 use teamd_shared::task::{TaskFields, TaskId};
 
-use super::value::duration;
+use super::value::{duration, pace};
 use crate::args::completers::names;
+
+/// The heading of the options for a pull request.
+const PULL_REQUEST: &str = "Pull request";
 
 // (A doc comment would replace the help of the command.)
 #[derive(Debug, Args)]
@@ -52,6 +55,10 @@ pub enum TaskCommand {
     /// it; other text below it is its description, and what becomes no task is reported. In TOML
     /// each `[[task]]`, and in JSON each object of an array, has the fields of `teamctl task show
     /// ID --json`; `id` is the number that `blocked_by` refers to.
+    ///
+    /// `gh:OWNER/REPO#12` is an issue on GitHub, read by your own `gh`; `--label` takes all open
+    /// ones with a label. Each is imported once. Strangers write issues, so its task asks for a plan
+    /// (`--no-plan`), and its text is quoted.
     Import(TaskImport),
 }
 
@@ -81,6 +88,71 @@ pub struct Branch {
     /// How long to wait [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub struct Land {
+    #[command(flatten)]
+    pub branch: Branch,
+    /// Push what is integrated and open a pull request, instead of moving your branch; --into is
+    /// then the branch of the remote that it is for
+    #[arg(long, help_heading = PULL_REQUEST)]
+    pub pr: bool,
+    /// Remote that is pushed to [default: origin]
+    #[arg(long, value_name = "NAME", requires = "pr", help_heading = PULL_REQUEST)]
+    pub remote: Option<String>,
+    /// Branch of the remote that is pushed to [default: team/NAME-OF-THE-TEAM]
+    #[arg(long, value_name = "BRANCH", requires = "pr", help_heading = PULL_REQUEST)]
+    pub head: Option<String>,
+    /// Repository of the pull request [default: that of the remote]
+    #[arg(long, value_name = "OWNER/REPO", requires = "pr", help_heading = PULL_REQUEST)]
+    pub repo: Option<String>,
+    /// Title [default: the numbers of the tasks]
+    #[arg(long, value_name = "TEXT", requires = "pr", help_heading = PULL_REQUEST)]
+    #[arg(allow_hyphen_values = true, value_parser = FreeText)]
+    pub title: Option<String>,
+    /// Open it as a draft
+    #[arg(long, requires = "pr", help_heading = PULL_REQUEST)]
+    pub draft: bool,
+    /// Also push changes of files that CI runs, or that `[work] protect` names
+    #[arg(long, requires = "pr", help_heading = PULL_REQUEST)]
+    pub with_ci: bool,
+    /// Also show what each task cost
+    #[arg(long, requires = "pr", help_heading = PULL_REQUEST)]
+    pub with_cost: bool,
+}
+
+// (A doc comment would replace the help of the command.)
+#[derive(Debug, Args)]
+pub struct PullRequests {
+    /// What to do
+    #[command(subcommand)]
+    pub command: PullRequestCommand,
+}
+
+// What can be done with pull requests. (A doc comment would replace the help of the command.)
+#[derive(Debug, Subcommand)]
+pub enum PullRequestCommand {
+    /// Make follow-up tasks from failed checks and comments, until Ctrl-C or the end of the pull
+    /// request
+    ///
+    /// Asks your own `gh`. Each failed head commit, comment and review becomes one task, also over a
+    /// restart: "follow-up of" the last task in it, with a plan, its text quoted. Comments count of
+    /// OWNER, MEMBER and COLLABORATOR only.
+    Watch(PullRequestWatch),
+}
+
+#[derive(Debug, Args)]
+pub struct PullRequestWatch {
+    /// Pull request: gh:OWNER/REPO#12
+    #[arg(value_name = "gh:OWNER/REPO#N")]
+    pub pull_request: String,
+    /// How often to look, at least 5s
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = pace)]
+    pub every: Duration,
+    /// How long each call of `gh` may take
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    pub timeout: Duration,
 }
 
 #[derive(Debug, Args)]
@@ -185,10 +257,19 @@ pub struct TaskSubmit {
 
 #[derive(Debug, Args)]
 pub struct TaskImport {
-    /// File, or - for stdin
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    /// File, - for stdin, or an issue: gh:OWNER/REPO#12
+    #[arg(value_name = "FILE|gh:…", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// Allow tasks for names and roles that no teammate has yet
     #[arg(long)]
     pub later: bool,
+    /// Import the open issues of gh:OWNER/REPO that have a label
+    #[arg(long, value_name = "NAME")]
+    pub label: Option<String>,
+    /// Let the work on an issue begin without an approved plan
+    #[arg(long)]
+    pub no_plan: bool,
+    /// How long each call of `gh` may take
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    pub timeout: Duration,
 }

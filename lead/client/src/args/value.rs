@@ -21,6 +21,9 @@ pub struct MailboxName {
     pub owner: Name,
 }
 
+/// How often a service is asked at most.
+const SHORTEST_PACE: Duration = Duration::from_secs(5);
+
 /// Reads the name of a teammate that is to be spawned.
 pub(super) fn teammate(text: &str) -> Result<Name, String> {
     Name::new(text).map_err(|error| {
@@ -52,6 +55,23 @@ pub(super) fn log_name(text: &str) -> Result<String, NameError> {
     } else {
         Ok(Name::of_inbox(text)?.to_string())
     }
+}
+
+/// Reads the SHA-256 of a text.
+pub(super) fn sha256(text: &str) -> Result<String, &'static str> {
+    if text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Ok(text.to_ascii_lowercase());
+    }
+    Err("a SHA-256 has 64 hex digits: `teamctl plans --json` shows it")
+}
+
+/// Reads how often something is asked of a service: not more often than is polite.
+pub(super) fn pace(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text)?;
+    if time < SHORTEST_PACE {
+        return Err(format!("it is at least {}s", SHORTEST_PACE.as_secs()));
+    }
+    Ok(time)
 }
 
 /// Reads a time.

@@ -84,6 +84,7 @@ pub fn fields(team: &Team, task: &Task) -> Vec<(&'static str, String)> {
             )
         });
     vec![
+        ("source", task.source.clone().unwrap_or_default()),
         ("description", task.description.clone()),
         (
             "owner",

@@ -21,6 +21,7 @@ pub(crate) mod mcp;
 pub(crate) mod memory;
 pub mod orders;
 pub(crate) mod plans;
+mod pull_request;
 pub(crate) mod request_plan;
 pub(crate) mod requests;
 pub(crate) mod run;
@@ -86,7 +87,9 @@ pub(crate) fn perform(command: TeamctlCommand, context: &Context) -> CommandResu
         TeamctlCommand::Memory(args) => memory::run(context, args),
         TeamctlCommand::Diff(args) => integration::diff(context, &args),
         TeamctlCommand::Sync(args) => integration::sync(context, &args),
-        TeamctlCommand::Land(args) => integration::land(context, &args),
+        TeamctlCommand::Land(args) if args.pr => pull_request::open(context, &args),
+        TeamctlCommand::Land(args) => integration::land(context, &args.branch),
+        TeamctlCommand::Pr(args) => pull_request::run(context, &args),
         TeamctlCommand::Forget(args) => forget::run(context, &args),
         TeamctlCommand::Chat(args) => chat::run(context, &args),
         TeamctlCommand::Mcp(args) => mcp::run(context, &args),

@@ -1,6 +1,7 @@
 //! `teamctl requests`: all requests that were ever asked, or everything about one.
 
 use anstyle::{AnsiColor, Style};
+use serde::Serialize;
 use teamd_client::args::Requests;
 use teamd_client::context::Context;
 use teamd_client::error::CommandResult;
@@ -12,6 +13,24 @@ use teamd_client::print::table::{Cell, Table};
 use teamd_client::read::requests;
 use teamd_shared::member::ApproveBy;
 use teamd_shared::request::{Payload, Request, Status};
+
+/// A request as it is printed: a plan with the hash by which it is approved.
+#[derive(Serialize)]
+struct PrintedRequest<'a> {
+    #[serde(flatten)]
+    request: &'a Request,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan_sha256: Option<String>,
+}
+
+impl<'a> PrintedRequest<'a> {
+    fn of(request: &'a Request) -> Self {
+        Self {
+            request,
+            plan_sha256: request.plan_sha256(),
+        }
+    }
+}
 
 /// Runs the command.
 pub(crate) fn run(context: &Context, args: &Requests) -> CommandResult {
@@ -37,7 +56,8 @@ pub(super) fn show(
 ) -> CommandResult {
     let out = &context.out;
     if out.is_json() {
-        out.json(&requests)?;
+        let printed: Vec<_> = requests.iter().map(PrintedRequest::of).collect();
+        out.json(&printed)?;
     } else if full {
         out.wrapped(&requests.iter().map(details).collect::<String>())?;
     } else if requests.is_empty() {

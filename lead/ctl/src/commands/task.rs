@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 use teamd_client::act::task::{ask, make};
 use teamd_client::act::waiting::within;
-use teamd_client::args::{TaskCommand, TaskEdit, TaskListArgs, Tasks};
+use teamd_client::args::{TaskCommand, TaskEdit, TaskImport, TaskListArgs, Tasks};
 use teamd_client::connection::not_running;
 use teamd_client::context::{Context, block_on};
 use teamd_client::daemon_lock::is_locked;
@@ -28,6 +28,8 @@ use teamd_shared::control::TaskOrder;
 use teamd_shared::journal::Team;
 use teamd_shared::task::{Stage, Task, TaskFields, TaskId, TaskStatus};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
+
+use crate::github::PREFIX;
 
 /// How many lines of a running check `task show` shows.
 const OUTPUT_LINES: usize = 10;
@@ -48,9 +50,10 @@ pub(crate) fn run(context: &Context, args: Tasks) -> CommandResult {
             context.out.result(task, task.id).map(|()| ExitCode::Done)
         }
         TaskCommand::Import(import) => {
-            let tasks = import::read(context, &import.file)?;
-            takers::check(context, &tasks, import.later)?;
-            let made = block_on(make(context, tasks, true))?;
+            let made = import_from(context, &import)?;
+            if made.is_empty() && !context.out.is_json() {
+                return Ok(ExitCode::Done);
+            }
             let ids: Vec<String> = made.iter().map(|task| task.id.to_string()).collect();
             context
                 .out
@@ -91,6 +94,21 @@ pub(crate) fn run(context: &Context, args: Tasks) -> CommandResult {
             )
         }
     }
+}
+
+/// Makes the tasks of a file, or of issues.
+fn import_from(context: &Context, import: &TaskImport) -> Result<Vec<Task>, CommandError> {
+    if let Some(named) = import.file.to_str().filter(|it| it.starts_with(PREFIX)) {
+        return import::import_issues(context, named, import);
+    }
+    if import.label.is_some() || import.no_plan {
+        let message = "`--label` and `--no-plan` are for issues";
+        return Err(CommandError::new(ExitCode::Usage, message)
+            .hint("`teamctl task import gh:OWNER/REPO --label NAME`"));
+    }
+    let tasks = import::read(context, &import.file)?;
+    takers::check(context, &tasks, import.later)?;
+    block_on(make(context, tasks, true))
 }
 
 /// Returns what is shown of a task.

@@ -166,6 +166,7 @@ impl DecisionView<'_> {
                 let answer = (request_id, *approve, feedback.as_str(), *permissions);
                 self.answer(client, by, answer, ids)
             }
+            Command::ApprovePlan(approval) => self.approve_plan(client, by, approval, ids),
             Command::RequestPlan {
                 id,
                 name,
@@ -379,6 +380,7 @@ fn may_ask(by: &Actor, command: &Command) -> Result<(), Refusal> {
         Command::Spawn { .. }
         | Command::Shutdown(_)
         | Command::Answer { .. }
+        | Command::ApprovePlan(_)
         | Command::RequestPlan { .. }
         | Command::AwaitVerdict { .. }
         | Command::Integration(IntegrationOrder::DiffOfTask(_)) => Ok(()),

@@ -2,7 +2,8 @@
 //! here.
 
 use teamd_shared::control::{
-    Command, Done, FromWorker, Refusal, RefusalCode, TaggedCommand, ToWorker,
+    Command, Done, FromWorker, PlanApproval, Refusal, RefusalCode, TaggedCommand, TaskOrder,
+    ToWorker,
 };
 use teamd_shared::member::Doing;
 use teamd_shared::name::Name;
@@ -194,7 +195,7 @@ impl EventLoop {
                 None
             }
             Command::GiveCode(given) => self.take_code(client, &given),
-            command @ Command::Answer { .. } if client.agent => {
+            command @ (Command::Answer { .. } | Command::ApprovePlan(_)) if client.agent => {
                 let lead = self.resources.connections.described_lead(client.connection);
                 let by = lead.map_or_else(|| Actor::Member(Name::lead()), Actor::LeadAnswers);
                 Some(Event::Command(client, by, command))
@@ -207,8 +208,14 @@ impl EventLoop {
                 self.begin_to_hand_over(client, successor);
                 None
             }
-            Command::Answer { ref request_id, .. } => {
+            Command::Answer { ref request_id, .. }
+            | Command::ApprovePlan(PlanApproval { ref request_id, .. }) => {
                 let by = self.answerer(client.connection, request_id);
+                Some(Event::Command(client, by, command))
+            }
+            command @ Command::Task(TaskOrder::Import { .. }) => {
+                let lead = self.resources.connections.lead_above(client.connection);
+                let by = lead.map_or(Actor::Person, |lead| Actor::RunByLead(lead.shown()));
                 Some(Event::Command(client, by, command))
             }
             command => Some(Event::Command(client, Actor::Person, command)),

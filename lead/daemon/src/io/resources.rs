@@ -227,6 +227,9 @@ impl DaemonResources {
             && let Some((_, state)) = author
         {
             let mut facts = json!({"request": request});
+            if let Some(hash) = request.plan_sha256() {
+                facts["plan_sha256"] = json!(hash);
+            }
             if let Some(code) = self.codes.of(&request.request_id) {
                 facts[CODE] = json!(code);
             }

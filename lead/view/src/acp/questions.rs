@@ -168,6 +168,7 @@ fn answer_of(result: Value) -> Option<Answer> {
         permissions,
         // The protocol has no room for one: an answer that needs it is refused.
         code: None,
+        plan_sha256: None,
     };
     match &*selected.option_id.0 {
         APPROVE => Some(answer(true, "", None)),

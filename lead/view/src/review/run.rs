@@ -137,6 +137,7 @@ async fn answer(
         feedback,
         permissions: None,
         code,
+        plan_sha256: None,
     };
     let already = if record(&dir, id, answer).await? {
         "already "

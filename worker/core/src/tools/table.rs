@@ -446,7 +446,12 @@ mod tests {
     /// Every group.
     fn all() -> ToolSet {
         ToolSet {
-            groups: vec![ToolGroup::Todo, ToolGroup::Skills, ToolGroup::Delegate, ToolGroup::Memory],
+            groups: vec![
+                ToolGroup::Todo,
+                ToolGroup::Skills,
+                ToolGroup::Delegate,
+                ToolGroup::Memory,
+            ],
             skills: Vec::new(),
         }
     }

@@ -2,6 +2,7 @@
 //! file.
 
 mod checklist;
+mod issues;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,6 +17,8 @@ use teamd_client::read::text;
 use teamd_shared::message::USER;
 use teamd_shared::task::{TaskFields, TaskId};
 use toml::{Spanned, Table};
+
+pub(super) use issues::import as import_issues;
 
 /// The most tasks of a file.
 const MOST: usize = 10_000;
@@ -39,7 +42,7 @@ struct ImportItem {
 }
 
 /// Keys of the JSON of a task that are ignored.
-const SET_BY_DAEMON: [&str; 15] = [
+const SET_BY_DAEMON: [&str; 16] = [
     "status",
     "owner",
     "blocks",
@@ -52,6 +55,7 @@ const SET_BY_DAEMON: [&str; 15] = [
     "submission",
     "stalled",
     "result",
+    "source",
     "created_by",
     "created_at",
     "updated_at",

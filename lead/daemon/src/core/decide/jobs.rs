@@ -372,8 +372,11 @@ fn merge_message(task: &Task, submission: &Submission) -> String {
 /// Tells whether a person or the lead says what is to be done. The protected files are recorded as
 /// they are at that time.
 pub(super) fn sets_work(by: &Actor, command: &Command) -> bool {
-    use TaskOrder::{Add, Edit, Retry};
-    let sets = matches!(command, Command::Task(Add { .. } | Edit(..) | Retry(..)));
+    use TaskOrder::{Add, Edit, Import, Retry};
+    let sets = matches!(
+        command,
+        Command::Task(Add { .. } | Import { .. } | Edit(..) | Retry(..))
+    );
     sets && !by.is_teammate()
 }
 

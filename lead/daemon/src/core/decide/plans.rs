@@ -2,7 +2,7 @@
 //! plan.
 
 use teamd_shared::amount::format_duration;
-use teamd_shared::control::{Done, Refusal, RefusalCode};
+use teamd_shared::control::{Done, PlanApproval, Refusal, RefusalCode};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record, RequestEvent};
 use teamd_shared::member::{Agent, ApproveBy, Gate, Member, Permissions};
@@ -34,6 +34,30 @@ impl DecisionView<'_> {
             author,
             Until::Judged(request_id.clone()),
         )))
+    }
+
+    /// Approves a plan whose text is the one that was read.
+    pub(super) fn approve_plan(
+        &self,
+        client: ReplyTo,
+        by: &Actor,
+        approval: &PlanApproval,
+        ids: &mut dyn Ids,
+    ) -> Result<Decision, Refusal> {
+        let PlanApproval {
+            request_id,
+            plan_sha256,
+            feedback,
+            permissions,
+        } = approval;
+        let request = self
+            .team
+            .requests
+            .get(request_id)
+            .ok_or_else(|| no_such_request(request_id))?;
+        has_this_text(request, plan_sha256)?;
+        let answer = (request_id, true, feedback.as_str(), *permissions);
+        self.answer(client, by, answer, ids)
     }
 
     pub(super) fn answer(
@@ -238,6 +262,27 @@ fn no_closed_gate(name: &Name, agent: &Agent) -> Refusal {
             agent.name
         ),
     )
+}
+
+/// Refuses the approval of a plan with another text than the one that was read.
+fn has_this_text(request: &Request, sha256: &str) -> Result<(), Refusal> {
+    let id = &request.request_id;
+    let noun = request.kind.noun();
+    let from = request.member();
+    match request.plan_sha256() {
+        Some(own) if own == sha256 => Ok(()),
+        Some(_) => Err(conflict(
+            format!("the plan {id} of {from} is another one: its SHA-256 is not {sha256}"),
+            format!(
+                "read it with `teamctl plans {id}`; `teamctl plans {id} --json` shows its plan_sha256"
+            ),
+        )),
+        None => {
+            let message = format!("{id} is a {noun} of {from}, and a hash names a plan");
+            let hint = format!("`teamctl approve {id}` without `--plan-sha256` answers it");
+            Err(Refusal::new(RefusalCode::Usage, message).hint(hint))
+        }
+    }
 }
 
 fn no_such_request(request_id: &RequestId) -> Refusal {

@@ -13,7 +13,9 @@ use teamd_shared::job::GitStep;
 use teamd_shared::journal::{Notice, Record, TaskRecord};
 use teamd_shared::message::TEAMD;
 use teamd_shared::name::Name;
-use teamd_shared::task::{MAX_RETURNS, MOST_LISTED, Task, TaskEvent, TaskId, TaskStatus};
+use teamd_shared::task::{
+    MAX_RETURNS, MOST_LISTED, Task, TaskEvent, TaskFields, TaskId, TaskStatus,
+};
 
 use super::jobs::sets_work;
 use super::{Decision, DecisionView, conflict};
@@ -38,6 +40,9 @@ impl DecisionView<'_> {
         if is_leads && by.is_teammate() {
             return Err(not_for_teammates("that is for a person or the lead to do"));
         }
+        if matches!(order, TaskOrder::Import { .. }) && *by != Actor::Person {
+            return Err(not_for_agents());
+        }
         if self.prepared.is_none()
             && let Some(job) = self.prepare(client, by, order)?
         {
@@ -46,7 +51,12 @@ impl DecisionView<'_> {
         let (decision, done) = match order {
             TaskOrder::List(id) => (Decision::default(), Some(Done::Tasks(self.listed(*id)?))),
             TaskOrder::Add { id, tasks, within } => {
-                let (decision, made) = self.add(by, (id, tasks, *within), ids)?;
+                let fields: Vec<&TaskFields> = tasks.iter().collect();
+                let (decision, made) = self.add(by, (id, &fields, *within), ids)?;
+                (decision, Some(Done::Made(made)))
+            }
+            TaskOrder::Import { id, tasks } => {
+                let (decision, made) = self.import(by, (id, tasks), ids)?;
                 (decision, Some(Done::Made(made)))
             }
             TaskOrder::Claim(id) => (self.claim(by, *id, ids)?, None),
@@ -274,6 +284,14 @@ fn does_not_fit(task: &Task, event: TaskEvent) -> Refusal {
 
 fn no_task(message: &str) -> Refusal {
     Refusal::new(RefusalCode::NotFound, message).hint("`teamctl task list` lists them")
+}
+
+fn not_for_agents() -> Refusal {
+    Refusal::new(
+        RefusalCode::Rejected,
+        "a person imports tasks: strangers have written them",
+    )
+    .hint("a person runs `teamctl task import`; `task_create` makes a task in your own words")
 }
 
 fn not_for_teammates(message: &str) -> Refusal {

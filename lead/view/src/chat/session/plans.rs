@@ -162,6 +162,7 @@ impl ChatSession<'_> {
                     TeamctlCommand::Approve(Approve {
                         verdict,
                         permissions: None,
+                        plan_sha256: None,
                     })
                 } else {
                     TeamctlCommand::Reject(verdict)

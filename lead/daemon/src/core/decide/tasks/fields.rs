@@ -1,14 +1,17 @@
 //! What is to be done: tasks are added, edited and tried again.
 
-use teamd_shared::control::{Refusal, RefusalCode};
+use std::collections::BTreeSet;
+
+use teamd_shared::control::{ImportedTask, Refusal, RefusalCode};
 use teamd_shared::fingerprint::Baseline;
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::job::JobReport;
-use teamd_shared::journal::TaskRecord;
+use teamd_shared::journal::{Record, TaskRecord};
 use teamd_shared::member::ApproveBy;
 use teamd_shared::message::USER;
 use teamd_shared::order::TEAM_TOML;
-use teamd_shared::task::{MAX_OPEN, Task, TaskEvent, TaskFields, TaskId};
+use teamd_shared::task::{MAX_OPEN, Task, TaskEvent, TaskFields, TaskId, TaskStatus};
+use teamd_shared::visible::is_hidden;
 
 use super::{no_task, not_for_teammates};
 use crate::core::caller::Actor;
@@ -17,13 +20,16 @@ use crate::core::decide::{Decision, DecisionView, conflict};
 /// How many tasks of a cycle are named.
 const NAMED: usize = 10;
 
+/// The longest name of a source, in bytes.
+const MAX_SOURCE: usize = 300;
+
 impl DecisionView<'_> {
     /// Adds tasks. A kill may have cut off the last lines of an earlier attempt under the same id,
     /// and other commands may have made tasks since.
     pub(super) fn add(
         &self,
         by: &Actor,
-        (command, fields, within): (&RequestId, &[TaskFields], bool),
+        (command, fields, within): (&RequestId, &[&TaskFields], bool),
         ids: &mut dyn Ids,
     ) -> Result<(Decision, Vec<TaskId>), Refusal> {
         let earlier = self.team.made_by(command).into_iter();
@@ -74,6 +80,52 @@ impl DecisionView<'_> {
         Ok((decision, numbers))
     }
 
+    /// Adds tasks of what strangers have written elsewhere, each source once.
+    pub(super) fn import(
+        &self,
+        by: &Actor,
+        (command, tasks): (&RequestId, &[ImportedTask]),
+        ids: &mut dyn Ids,
+    ) -> Result<(Decision, Vec<TaskId>), Refusal> {
+        let earlier = self.team.made_by(command);
+        let mut sources = BTreeSet::new();
+        for ImportedTask { source, .. } in tasks {
+            is_a_source(source)?;
+            if !sources.insert(source) {
+                return Err(usage("import", format!("{source} is there twice")));
+            }
+            let made = self.team.sources.get(source);
+            if let Some(task) = made.filter(|task| !earlier.contains(task)) {
+                return Err(self.imported_before(source, *task));
+            }
+        }
+        let fields: Vec<&TaskFields> = tasks.iter().map(|task| &task.fields).collect();
+        let (mut decision, made) = self.add(by, (command, &fields, false), ids)?;
+        // An earlier attempt has made the first ones.
+        let new = tasks.len() - decision.records.len();
+        for (record, task) in decision.records.iter_mut().zip(&tasks[new..]) {
+            if let Record::Task(record) = record {
+                record.task.source = Some(task.source.clone());
+            }
+        }
+        Ok((decision, made))
+    }
+
+    fn imported_before(&self, source: &str, task: TaskId) -> Refusal {
+        let title = self
+            .team
+            .tasks
+            .get(&task)
+            .map_or_else(|| format!("task {task}"), Task::title);
+        let hint = match self.team.task_status(task) {
+            Some(TaskStatus::Failed | TaskStatus::Cancelled) => {
+                format!("`teamctl task retry {task}` opens it again")
+            }
+            _ => format!("`teamctl task show {task}` shows it"),
+        };
+        conflict(format!("{source} is imported already: {title}"), hint)
+    }
+
     /// Refuses a member so many further tasks: what makes more than a team can do is no plan.
     fn allow_open(&self, by: &Actor, new: usize) -> Result<(), Refusal> {
         let Actor::Member(name) = by else {
@@ -116,7 +168,7 @@ impl DecisionView<'_> {
             .map_err(|why| usage(command, why))?;
         if *by != Actor::Person && loosens(&stepped, &task) {
             return Err(conflict(
-                format!("a person chose the check or the review of task {id}"),
+                format!("a person chose the check, the review or the plan of task {id}"),
                 format!("a person changes it with `teamctl task {command} {id}`"),
             ));
         }
@@ -158,7 +210,17 @@ impl DecisionView<'_> {
     }
 }
 
-/// Tells whether a task loses what a person chose for it: its check, or a person's review.
+/// Refuses what names no source in a few visible characters.
+fn is_a_source(source: &str) -> Result<(), Refusal> {
+    if source.is_empty() || source.len() > MAX_SOURCE || source.chars().any(is_hidden) {
+        let message = format!("a source is up to {MAX_SOURCE} visible characters");
+        return Err(usage("import", message));
+    }
+    Ok(())
+}
+
+/// Tells whether a task loses what a person chose for it: its check, a person's review, or the plan
+/// of one that was imported.
 fn loosens(before: &Task, after: &Task) -> bool {
     let is_persons = |by: &str| by == USER || by == TEAM_TOML;
     let chosen = before
@@ -169,7 +231,9 @@ fn loosens(before: &Task, after: &Task) -> bool {
     let loses_any_check = after.no_check && !before.no_check;
     let of_person = Some(ApproveBy::Person);
     let loses_review = before.review == of_person && after.review != of_person;
-    loses_check || loses_any_check || loses_review
+    // Strangers have written what it is to do.
+    let loses_plan = before.source.is_some() && before.plan && !after.plan;
+    loses_check || loses_any_check || loses_review || loses_plan
 }
 
 fn usage(command: &str, message: String) -> Refusal {

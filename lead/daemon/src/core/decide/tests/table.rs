@@ -3,6 +3,7 @@
 mod agent;
 mod branches;
 mod ends;
+mod imports;
 mod ladder;
 mod members;
 mod memory;

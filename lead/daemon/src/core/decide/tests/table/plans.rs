@@ -1,6 +1,8 @@
 //! Plans: submitted, answered, withdrawn, asked for.
 
-use teamd_shared::control::{Done, RefusalCode, SpawnOrder, ToWorker, WorkerState};
+use teamd_shared::control::{
+    Command, Done, PlanApproval, RefusalCode, SpawnOrder, ToWorker, WorkerState,
+};
 use teamd_shared::journal::{MemberEvent, Record};
 use teamd_shared::member::{self, Doing, Gate};
 use teamd_shared::message::{Body, Message};
@@ -40,6 +42,39 @@ fn a_plan_closes_the_gate_and_an_approval_opens_it_in_the_same_line() {
     );
     // What became true with a line of another record has one of its own.
     assert_eq!(harness.team.pending_derived(), []);
+}
+
+#[test]
+fn a_hash_approves_the_plan_with_that_text_and_no_other() {
+    let mut harness = Harness::new();
+    let alice = harness.runs("alice");
+    let id = harness.submit_plan(&alice, "aaaa0001");
+    let approve = |plan_sha256: &str| {
+        Command::ApprovePlan(PlanApproval {
+            request_id: id.clone(),
+            plan_sha256: plan_sha256.to_owned(),
+            feedback: String::new(),
+            permissions: None,
+        })
+    };
+    let own = harness.request(&id).plan_sha256().unwrap();
+    for other in ["", &"0".repeat(64), &own[1..]] {
+        let (code, message) = refusal(harness.ask(approve(other)));
+        assert_eq!(code, RefusalCode::Conflict);
+        assert!(message.contains("is another one"), "{message}");
+    }
+    assert_eq!(harness.status(&id), Status::Pending);
+    let done = harness.ask(approve(&own));
+    assert_eq!(done, Ok(Done::Answered { repeated: false }));
+    assert_eq!(harness.member("alice").gate, Gate::Open);
+    let leave = harness.request_shutdown("alice", None);
+    let of_shutdown = Command::ApprovePlan(PlanApproval {
+        request_id: leave,
+        plan_sha256: own.clone(),
+        feedback: String::new(),
+        permissions: None,
+    });
+    assert_eq!(refusal(harness.ask(of_shutdown)).0, RefusalCode::Usage);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Line, MemberEvent, MemberRecord, TaskRecord, Team};
-use crate::member::Phase;
+use crate::member::{Member, Phase};
 use crate::message::LEAD;
 use crate::order::{Cause, Order, OrderState, Trigger};
 use crate::task::{Task, TaskEvent};
@@ -89,6 +89,17 @@ impl Team {
                 self.orders_changed = line.seq;
             }
         }
+    }
+
+    /// Tells whether a member may claim what an order makes when its next time comes.
+    pub fn has_order_for(&self, member: &Member) -> bool {
+        let timed = self
+            .orders_in_force()
+            .into_iter()
+            .filter(|order| order.every.is_some());
+        timed
+            .filter_map(|order| order.task(1, 0.0, None, 0.0).ok())
+            .any(|task| task.is_for(member))
     }
 
     /// Says why no running teammate may claim the task of an order by itself; none if one may.

@@ -204,11 +204,7 @@ impl Team {
     /// Tells whether a task is, or can become, one that a member may claim.
     pub fn has_work_for(&self, member: &Member) -> bool {
         self.tasks.values().any(|task| {
-            let is_unfinished = matches!(
-                task.status,
-                TaskStatus::Pending | TaskStatus::InProgress | TaskStatus::InReview
-            );
-            is_unfinished && !task.waits_for_person() && task.is_for(member)
+            !task.status.is_finished() && !task.waits_for_person() && task.is_for(member)
         })
     }
 

@@ -113,7 +113,8 @@ impl Deadlines {
     pub(super) fn spare(&mut self, team: &Team, member: &Member, now: Now) {
         let is_due = self.idle.is_some_and(|at| at <= now.monotonic);
         let holds_task = team.held_by(&member.name).is_some();
-        let waits_for_task = member.terms.auto && team.has_work_for(member);
+        let may_get_task = team.has_work_for(member) || team.has_order_for(member);
+        let waits_for_task = member.terms.auto && may_get_task;
         if is_due && (holds_task || waits_for_task) {
             let most = Duration::from_secs(member.terms.bounds.max_idle.unwrap_or_default());
             self.idle = Some(now.monotonic + most.min(FOREVER));

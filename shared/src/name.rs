@@ -22,7 +22,7 @@ const SHOWN: usize = 64;
 /// Since it holds no `/`, no `.` and no upper case, it is safe as a file name on every file system.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(extend("pattern" = "^[a-z0-9][a-z0-9_-]{0,31}$", "not" = {"enum": ["user", "all", "teamd"]}))]
+#[schemars(extend("pattern" = "^[a-z0-9][a-z0-9_-]{0,31}$", "not" = {"enum": ["user", "all", "teamd", "runtime"]}))]
 pub struct Name(String);
 
 /// Why a string is no name.

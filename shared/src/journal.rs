@@ -40,7 +40,7 @@ use crate::team_dir::TeamDir;
 use crate::work::Work;
 
 pub use fold::{FoldError, MemberState, Team};
-pub use memory::MAX_MEMORY;
+pub use memory::{MAX_MEMORY, quote};
 pub use snapshot::SNAPSHOT_LINES;
 
 /// The version of the journal that is written, in its first line.

@@ -42,8 +42,9 @@ pub const MAX_SUMMARY: usize = 200;
 pub const USER: &str = "user";
 /// The sender of the daemon's own messages.
 pub const TEAMD: &str = "teamd";
-/// Why the daemon asks a teammate to leave that was idle for as long as it may be.
-pub const IDLE: &str = "idle";
+/// Why the daemon asks a teammate to leave that was idle for as long as it may be. Not what a person
+/// types: their reasons are for the model.
+pub const IDLE: &str = "idle (max_idle)";
 /// Who tells a teammate what became of what it has started: its own worker.
 pub const RUNTIME: &str = "runtime";
 /// The receiver of a broadcast.

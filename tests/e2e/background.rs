@@ -98,3 +98,23 @@ fn after_a_crash_the_model_reads_which_have_ended_with_its_worker() {
     team.does("alice", "/bash echo again");
     assert_eq!((told(&team).len(), read(&team)), (2, 2));
 }
+
+#[test]
+fn the_owner_of_a_task_is_not_reminded_of_it_while_its_command_runs() {
+    let team = with_alice();
+    team.teamctl(["task", "add", "build"]).ok();
+    let command = in_background("until [ -e go ]; do sleep 0.05; done");
+    let orders = format!("/claim_task {{\"task_id\": 1}}\n{command}");
+    team.teamctl(["send", "alice", &orders]).ok();
+    let task = || team.json(["task", "show", "1"]);
+    team.until("her to wait for the command", || {
+        let last = team.transcript("alice").pop().unwrap();
+        task()["status"] == "in_progress" && last["entry"] == "idle"
+    });
+    team.spawn("bob", "");
+    team.does("bob", "/bash echo another piece of work");
+    assert_eq!(team.events("reminded"), 0);
+    team.write("go", "");
+    team.until("the end to be read", || read(&team) == 1);
+    team.until("a reminder", || team.events("reminded") > 0);
+}

@@ -106,7 +106,7 @@ fn a_team_that_remembers_nothing_refuses_proposals() {
     let result = &results(&team, "alice")[0];
     let why = result["content"].as_str().unwrap();
     assert!(
-        result["is_error"] == true && why.contains("remembers nothing"),
+        result["is_error"] == true && why.contains("`[tools] groups` of team.toml offers it"),
         "{why}"
     );
     let shown = team.teamctl(["memory"]).ok();

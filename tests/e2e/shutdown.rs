@@ -479,7 +479,7 @@ fn a_teammate_that_is_idle_for_as_long_as_it_may_be_leaves() {
     team.wait_for("alice", "shutdown");
     let asked = team.requests("shutdown");
     let facts = (&asked[0]["payload"]["reason"], &asked[0]["status"]);
-    assert_eq!(facts, (&json!("idle"), &json!("approved")));
+    assert_eq!(facts, (&json!("idle (max_idle)"), &json!("approved")));
     // Work begins the time anew.
     team.teamctl(["spawn", "bob", "--model", "script", "--max-idle", "2s"])
         .ok();

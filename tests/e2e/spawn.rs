@@ -64,8 +64,8 @@ fn a_name_that_is_ill_formed_or_reserved_is_refused_and_makes_nothing() {
     );
     let long = "x".repeat(33);
     let names = [
-        "../../x", "a/b", "", "lead", "user", "all", "teamd", "runtime", "Alice", "a b", ".", "a.jsonl", "ä",
-        "_a", "a\n", &long,
+        "../../x", "a/b", "", "lead", "user", "all", "teamd", "runtime", "Alice", "a b", ".",
+        "a.jsonl", "ä", "_a", "a\n", &long,
     ];
     for name in names {
         let said = team.teamctl(["spawn", "--", name]).exits(2);

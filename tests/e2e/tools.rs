@@ -513,9 +513,9 @@ fn a_teammate_commits_in_place_where_the_user_has_no_author_and_as_the_user_wher
     let commit = "/bash git init -q . && git commit -q --allow-empty -m one && git log -1 --format='%an <%ae>'";
     let results = team.does("alice", commit);
     assert_eq!(content(&results[0]), "alice <alice@teamd.invalid>");
-    // That of the repository counts more, and so does that of the user.
-    let own = "/bash git config user.name Ann && git config user.email ann@example.org && \
-               git commit -q --allow-empty -m two && git log -1 --format='%an <%ae>'";
+    // That of the command counts more, and so does that of the user.
+    let own = "/bash git -c user.name=Ann -c user.email=ann@example.org commit -q --allow-empty -m two && \
+               git log -1 --format='%an <%ae>'";
     assert_eq!(
         content(&team.does("alice", own)[0]),
         "Ann <ann@example.org>"

@@ -75,6 +75,9 @@ pub enum FromWorker {
     /// What becomes of its MCP servers, at every change and on every connection. A frame of its own:
     /// a field of [`WorkerState`] would make the greeting of an older worker unreadable.
     McpServers(Vec<McpServerReport>),
+    /// Whether commands of it run in the background: said when the first begins, and when the last
+    /// has ended. A frame of its own, too.
+    RunsCommands(bool),
 }
 
 /// What the daemon sends to a worker.

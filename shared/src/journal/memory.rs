@@ -40,9 +40,13 @@ impl Team {
 }
 
 fn quoted(request: &Request) -> String {
-    let text = request.payload.text();
-    let lines: String = text.lines().map(|line| format!("> {line}\n")).collect();
+    let lines = quote(&request.payload.text());
     format!("{} ({}):\n{lines}\n", request.from, request.request_id)
+}
+
+/// Returns a text with each line marked as a quotation.
+pub fn quote(text: &str) -> String {
+    text.lines().map(|line| format!("> {line}\n")).collect()
 }
 
 #[cfg(test)]

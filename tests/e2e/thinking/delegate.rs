@@ -170,3 +170,22 @@ fn it_ends_at_the_limit_of_its_member() {
     );
     assert_eq!(team.notices("alice")[0]["idle_reason"], "max_turns");
 }
+
+#[test]
+fn a_call_in_a_cut_answer_of_it_does_not_run() {
+    let server = ModelServer::start();
+    let touch = Reply::call("bash", json!({"command": "touch made"})).stopped("max_tokens");
+    server
+        .replies(Reply::call("delegate", json!({"prompt": "look around"})))
+        .replies(touch)
+        .says("nothing there")
+        .says("done");
+    let team = server.team();
+    offer(&team, &["delegate"]);
+    let model = Api::Anthropic.model();
+    team.teamctl(["spawn", "alice", "--model", model, "--prompt", "go"])
+        .ok();
+    team.until_finished("alice", 1);
+    assert!(!team.made("made"));
+    assert!(server.requests()[2].mentions("not run: your answer reached the limit"));
+}

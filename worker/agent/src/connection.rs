@@ -207,6 +207,21 @@ impl Link {
         );
     }
 
+    /// Reports whether commands run in the background, if that has changed.
+    pub(crate) fn report_commands(&self, run: bool) {
+        let is_of_commands = |frame: &FromWorker| matches!(frame, FromWorker::RunsCommands(_));
+        let said = FromWorker::RunsCommands(run);
+        let is_news = {
+            let announcement = self.announcement.borrow();
+            let mut last = announcement.frames.iter().map(|(_, frame)| frame);
+            let last = last.find(|frame| is_of_commands(frame));
+            last.map_or(run, |last| *last != said)
+        };
+        if is_news {
+            self.change(is_of_commands, Some(said));
+        }
+    }
+
     /// Submits a line, until that is withdrawn.
     pub(crate) fn submit(&self, request_id: RequestId, Appended { offset, len }: Appended) {
         self.change(

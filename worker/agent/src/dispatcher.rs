@@ -148,6 +148,7 @@ impl<T: Tools> Dispatcher<T> {
         if self.state.may_open_gate() && self.toolbox.open_gate() {
             self.state.background(true);
         }
+        self.link.report_commands(self.toolbox.runs_commands());
         self.link
             .report_state(self.state.report(self.mailbox.needs_waking()));
         let until = until.map_or(self.tick, |until| self.tick.min(self.began + until));

@@ -29,7 +29,6 @@ use teamd_worker_core::state::{IncarnationEnd, NextStep};
 use teamd_worker_core::submission::Asks;
 use teamd_worker_core::tools::Caller;
 use teamd_worker_model::Model;
-use teamd_worker_sandbox::run::EndedCommand;
 
 /// How long to wait before a notice to the lead is written again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -416,9 +415,10 @@ impl<T: Tools> Session<T> {
         while self.dispatcher.state.has_background() {
             self.dispatcher.serve(None).await;
         }
-        // Ended by itself, but no model is told.
-        let untold = std::mem::take(&mut self.dispatcher.ended_commands);
-        untold.into_iter().for_each(EndedCommand::keep);
+        // What has ended by itself meanwhile is told to the next incarnation.
+        let ended = self.dispatcher.toolbox.take_ended();
+        self.dispatcher.ended_commands.extend(ended);
+        self.tell_of_ended_commands();
         let reason = match end {
             IncarnationEnd::Approved => "the shutdown is approved".to_owned(),
             IncarnationEnd::Terminated => "SIGTERM".to_owned(),

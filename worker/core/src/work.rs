@@ -53,6 +53,8 @@ pub struct WorkProgress {
     pub calls: VecDeque<ToolUse>,
     /// The calls without a result of the subagent of the first of them, if that is such a call.
     pub delegated: VecDeque<ToolUse>,
+    /// Whether they are in an answer that was cut: then they do not run.
+    pub delegated_is_cut: bool,
     /// The steps that the model has written down.
     pub todo: TodoList,
     /// What the lead gets to read when the work ends: the final answer, or the error.
@@ -96,6 +98,7 @@ impl WorkProgress {
             usage: Usage::default(),
             calls: VecDeque::new(),
             delegated: VecDeque::new(),
+            delegated_is_cut: false,
             todo: TodoList::default(),
             closing: String::new(),
             cut: CutAnswers::default(),
@@ -130,12 +133,14 @@ impl WorkProgress {
             Event::Answer {
                 content,
                 usage,
+                cut,
                 model_calls,
                 ..
             } => {
                 self.count(*usage);
                 self.turns = self.turns.saturating_add(*model_calls);
                 self.delegated.extend(calls_of(content, false));
+                self.delegated_is_cut = *cut == Some(Cut::Length);
             }
             Event::Compacted { usage, .. } => self.count(*usage),
             Event::Result { tool_use_id, .. } => {

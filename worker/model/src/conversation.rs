@@ -30,6 +30,10 @@ const INTERRUPTED: &str = "<interrupted>\nYour work was ended here by the lead. 
 const MOST_IMAGES: usize = 20;
 const MOST_IMAGE_BYTES: usize = 20 << 20;
 
+/// What a model reads in the place of images for which there is no room.
+const NOT_SHOWN: &str =
+    "\n[not shown: the conversation has too many images until its next summary]";
+
 /// The first turn if there is nothing to answer yet.
 const NOTHING: &str = "(nothing)";
 
@@ -324,10 +328,16 @@ impl ModelConversation {
             return;
         };
         let open = self.open.remove(at);
-        let images = self.within_limits(images);
+        let shown = self.within_limits(images);
+        let left_out = images.len() - shown.len();
+        let images = shown;
+        let mut content = content.to_owned();
+        if left_out > 0 {
+            content.push_str(NOT_SHOWN);
+        }
         let part = TurnPart::Result {
             id: open.id.clone(),
-            content: content.to_owned(),
+            content: content.clone(),
             is_error,
             images,
         };
@@ -340,7 +350,7 @@ impl ModelConversation {
                 self.push_text(text);
             }
         }
-        self.essentials.call_ended(&open, content, is_error);
+        self.essentials.call_ended(&open, &content, is_error);
     }
 
     /// Returns the images that there is room for. What was sent once is sent again, so that the

@@ -384,6 +384,11 @@ impl Runner {
         self.background.next_ended().await
     }
 
+    /// Takes those that have ended by themselves, and were not returned so far.
+    pub fn take_ended(&mut self) -> Vec<EndedCommand> {
+        self.background.take_ended()
+    }
+
     /// Returns those of which the log says that they run, before any was started: they have ended
     /// with a worker that was killed.
     ///

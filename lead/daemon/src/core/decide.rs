@@ -140,6 +140,7 @@ pub(crate) fn decide(view: &DecisionView<'_>, event: &Event, ids: &mut dyn Ids) 
         Event::Offer => view.offer(ids),
         Event::Orders => view.orders(ids),
         Event::Deadline => view.deadline(ids),
+        Event::Remind { incarnation } => view.remind(incarnation, ids),
         Event::Forced { incarnation } => view.terminate_incarnation(incarnation, Ending::Force),
         Event::Terminate => view.terminate(ids),
     }

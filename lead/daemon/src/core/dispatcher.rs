@@ -65,6 +65,9 @@ pub(crate) struct Dispatcher {
     journal: JournalState,
 }
 
+/// How long a teammate that holds a task may wait for its commands in the background.
+const WAITS_FOR_COMMANDS: Duration = Duration::from_secs(600);
+
 /// How far the daemon has come.
 #[derive(Debug, Default)]
 enum DaemonStage {
@@ -263,6 +266,17 @@ impl Dispatcher {
     pub(crate) fn mail_arrived(&mut self, incarnation: &Incarnation, now: Now) {
         self.runtime
             .mail_arrived(&self.team, incarnation, now, self.rules);
+    }
+
+    /// Records whether a worker runs commands in the background. Their end wakes it, so it is not
+    /// reminded of its task meanwhile; but not for ever.
+    pub(crate) fn runs_commands(&mut self, incarnation: &Incarnation, run: bool, now: Now) {
+        let until = run.then(|| now.monotonic + WAITS_FOR_COMMANDS);
+        self.runtime.record_commands(incarnation, until);
+        if let Some(until) = until {
+            let incarnation = incarnation.clone();
+            self.delayed.push((until, Event::Remind { incarnation }));
+        }
     }
 
     fn view(&self, now: Now) -> DecisionView<'_> {

@@ -105,6 +105,8 @@ pub(crate) enum Event {
         incarnation: Incarnation,
         number: u64,
     },
+    /// A worker has waited for its commands in the background as long as it may.
+    Remind { incarnation: Incarnation },
     /// A worker that should answer has not done so for the watchdog period, or longer.
     Silent { incarnation: Incarnation },
     /// A job has ended: its report, or why there is none.
@@ -171,6 +173,7 @@ impl Event {
             | Self::Ended { incarnation, .. }
             | Self::Pong { incarnation, .. }
             | Self::Silent { incarnation }
+            | Self::Remind { incarnation }
             | Self::Forced { incarnation } => EventSubject::Incarnation(incarnation),
             Self::LeadRead { .. }
             | Self::Restored { .. }

@@ -4,7 +4,7 @@
 use serde_json::{Map, json};
 use teamd_shared::amount::count;
 use teamd_shared::journal::{
-    Line, MemberEvent, MemberRecord, Notice, Record, RejectedLine, RequestRecord, TaskRecord,
+    Line, MemberEvent, MemberRecord, Notice, Record, RejectedLine, RequestRecord, TaskRecord, quote,
 };
 use teamd_shared::member::Ending;
 use teamd_shared::message::{ASKED_BY, Body, LEAD, Message, TEAMD};
@@ -262,7 +262,7 @@ fn proposal(request: &Request) -> String {
     format!(
         "{} proposes to remember this (a person answers: `teamctl approve {id}`, or `reject`):\n\n{}",
         request.from,
-        request.payload.text()
+        quote(&request.payload.text())
     )
 }
 

@@ -23,7 +23,7 @@ use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
 use teamd_shared::transcript::Usage;
 
-pub(crate) use self::ladder::DueStep;
+pub(crate) use self::ladder::{DueStep, is_needed};
 pub(crate) use self::member::{MemberRuntime, WorkerLink};
 use self::orders::OrderWatch;
 use self::refusals::changes_tasks;
@@ -158,6 +158,13 @@ impl Runtime {
     pub(crate) fn record_unread(&mut self, incarnation: &Incarnation, has_unread: bool) {
         if let Some(worker) = self.of_mut(incarnation) {
             worker.has_unread = has_unread;
+        }
+    }
+
+    /// Records until when a worker may wait for its commands in the background; none: none runs.
+    pub(crate) fn record_commands(&mut self, incarnation: &Incarnation, until: Option<Duration>) {
+        if let Some(worker) = self.of_mut(incarnation) {
+            worker.commands_until = until;
         }
     }
 

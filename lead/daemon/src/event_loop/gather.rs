@@ -114,6 +114,11 @@ impl EventLoop {
                         connections.record_servers(&incarnation, servers);
                         None
                     }
+                    FromWorker::RunsCommands(run) => {
+                        let now = self.now();
+                        self.dispatcher.runs_commands(&incarnation, run, now);
+                        None
+                    }
                     FromWorker::Asks(TaggedCommand { tag, command }) => {
                         let client = ReplyTo {
                             connection,
@@ -213,7 +218,7 @@ impl EventLoop {
                 let by = self.answerer(client.connection, request_id);
                 Some(Event::Command(client, by, command))
             }
-            command @ Command::Task(TaskOrder::Import { .. }) => {
+            command @ (Command::Task(TaskOrder::Import { .. }) | Command::ForgetMemory { .. }) => {
                 let lead = self.resources.connections.lead_above(client.connection);
                 let by = lead.map_or(Actor::Person, |lead| Actor::RunByLead(lead.shown()));
                 Some(Event::Command(client, by, command))

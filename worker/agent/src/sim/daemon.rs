@@ -304,6 +304,7 @@ impl World<'_> {
             | FromWorker::Asks(_)
             | FromWorker::Pong { .. }
             | FromWorker::McpServers(_)
+            | FromWorker::RunsCommands(_)
             | FromWorker::Unable { .. } => {}
         }
     }

@@ -55,6 +55,10 @@ pub(crate) trait Tools: std::fmt::Debug {
     /// Tells whether something runs beside the calls that may write: a command in the background,
     /// an agent with an open gate.
     fn has_background(&mut self) -> bool;
+    /// Tells whether commands run in the background.
+    fn runs_commands(&mut self) -> bool {
+        false
+    }
     /// Starts the agent of the teammate, which runs for many turns.
     ///
     /// # Errors
@@ -98,6 +102,10 @@ pub(crate) trait Tools: std::fmt::Debug {
     /// dropped and called again.
     fn background_ended(&mut self) -> impl Future<Output = EndedCommand> {
         std::future::pending()
+    }
+    /// Takes those that have ended by themselves, and were not returned so far.
+    fn take_ended(&mut self) -> Vec<EndedCommand> {
+        Vec::new()
     }
     /// Returns the commands in the background that have ended with an earlier worker, which was
     /// killed.

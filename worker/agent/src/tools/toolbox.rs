@@ -381,11 +381,19 @@ impl Tools for Toolbox {
         self.runner.next_ended().await
     }
 
+    fn take_ended(&mut self) -> Vec<EndedCommand> {
+        self.runner.take_ended()
+    }
+
     fn lost_background(&self) -> Vec<EndedCommand> {
         self.runner.lost_background().unwrap_or_else(|error| {
             tracing::error!("which background commands have ended cannot be seen: {error}");
             Vec::new()
         })
+    }
+
+    fn runs_commands(&mut self) -> bool {
+        self.runner.has_background()
     }
 
     fn has_background(&mut self) -> bool {

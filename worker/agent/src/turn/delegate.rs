@@ -11,6 +11,7 @@ use super::refusal_of_gate;
 use crate::session::Session;
 use crate::tools::{Runs, Tools};
 use crate::transcript::TranscriptError;
+use teamd_worker_core::cut::CUT_CALL;
 use teamd_worker_core::state::Why;
 use teamd_worker_core::tool_use::ToolUse;
 use teamd_worker_core::tools::{Action, Call, Caller, Delegate, Outcome};
@@ -109,6 +110,9 @@ impl<T: Tools> Session<T> {
             id, name, input, ..
         }: ToolUse,
     ) -> Result<Step, TranscriptError> {
+        if self.dispatcher.state.work.delegated_is_cut {
+            return self.end_call_of_subagent(delegating, id, Outcome::error(CUT_CALL));
+        }
         self.dispatcher.catch_up().await;
         self.as_mind(delegating);
         let now = self.dispatcher.now();

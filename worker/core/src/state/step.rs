@@ -242,7 +242,8 @@ impl State {
             .filter(|shutdown| now >= shutdown.not_before)?;
         let overdue = now >= shutdown.decide_by;
         // It was asked since it was idle, and something came meanwhile.
-        let has_work = self.work.at != At::Idle || shutdown.mail_first;
+        let has_mail = self.arrived.mail >= Relevance::Soon || self.arrived.rest;
+        let has_work = self.work.at != At::Idle || shutdown.mail_first || has_mail;
         if shutdown.directive.reason == IDLE && has_work {
             return Some(NextStep::Refuse {
                 request_id: shutdown.directive.request_id.clone(),

@@ -90,7 +90,13 @@ impl Background {
         let file = format!("background-{number}.log");
         let mut log = GrowingLog::make(&temp.join(&file), &mut kept)
             .map_err(|error| io::Error::other(format!("cannot make its log {file}: {error}")))?;
-        let mut running = Piped::start(job, &config.liveness_lock)?;
+        let started = Piped::start(job, &config.liveness_lock);
+        let mut running = started.inspect_err(|_| {
+            // Nothing runs, so nothing may say that it does.
+            if let Err(error) = kept.set_len(0) {
+                tracing::error!("the log of the background command {number} is wrong: {error}");
+            }
+        })?;
         let mut goes_on = self.running.subscribe();
         // As the next command sees it.
         let shown = job
@@ -213,6 +219,11 @@ impl Background {
                 None => std::future::pending().await,
             }
         }
+    }
+
+    /// Takes those that have ended by themselves, and were not returned so far.
+    pub(super) fn take_ended(&mut self) -> Vec<EndedCommand> {
+        self.ended.drain(..).collect()
     }
 
     /// Tells whether a command runs.

@@ -5,6 +5,7 @@ use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MAX_MEMORY, Notice, RequestEvent};
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request, Status};
+use teamd_shared::visible::is_hidden;
 
 use super::{Decision, DecisionView, conflict};
 use crate::core::caller::{Actor, ReplyTo};
@@ -48,6 +49,11 @@ impl DecisionView<'_> {
             );
             return Err(Refusal::new(RefusalCode::Usage, message)
                 .hint("propose one thing, in a few lines; long texts belong into a file"));
+        }
+        let is_shown = |c: char| matches!(c, '\n' | '\t') || !is_hidden(c);
+        if !text.chars().all(is_shown) {
+            let message = "the text has control or hidden characters";
+            return Err(Refusal::new(RefusalCode::Usage, message).hint("leave them out"));
         }
         let own = self.team.requests.values();
         let own: Vec<&Request> = own

@@ -16,7 +16,7 @@ use super::{Decision, DecisionView};
 use crate::core::caller::ReplyTo;
 use crate::core::event::{Action, Until};
 use crate::core::incarnation::Incarnation;
-use crate::core::runtime::DueStep;
+use crate::core::runtime::{DueStep, is_needed};
 
 /// Seconds that a model has to decide when a signal has ended the daemon.
 const HURRIED: f64 = 3.0;
@@ -155,7 +155,8 @@ impl DecisionView<'_> {
     /// Asks a teammate to leave that was idle for as long as it may be. Its worker knows what came
     /// meanwhile, and then says no.
     fn ask_idle(&self, incarnation: &Incarnation, ids: &mut dyn Ids) -> Decision {
-        let Some(member) = self.present(incarnation) else {
+        let member = self.present(incarnation);
+        let Some(member) = member.filter(|member| !is_needed(self.team, member)) else {
             return Decision::default();
         };
         let order = ShutdownOrder {

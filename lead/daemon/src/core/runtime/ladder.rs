@@ -94,13 +94,14 @@ impl Deadlines {
         }
     }
 
-    /// `is_idle`: whether its worker has nothing to do.
+    /// `is_idle`: whether its worker has nothing to do. The lead agent waits for its team.
     pub(super) fn arm_idle(&mut self, team: &Team, member: &Member, is_idle: bool, now: Now) {
+        let is_lead = member.name == Name::lead();
         let asked = team.shutdown_of(&member.name);
         let is_asked =
             asked.is_some_and(|asked| matches!(asked.status, Status::Pending | Status::Approved));
         match member.terms.bounds.max_idle {
-            Some(most) if is_idle && !is_asked && member.ending.is_none() => {
+            Some(most) if is_idle && !is_asked && member.ending.is_none() && !is_lead => {
                 let most = Duration::from_secs(most).min(FOREVER);
                 self.idle.get_or_insert(now.monotonic + most);
             }
@@ -112,10 +113,7 @@ impl Deadlines {
     /// to keep it.
     pub(super) fn spare(&mut self, team: &Team, member: &Member, now: Now) {
         let is_due = self.idle.is_some_and(|at| at <= now.monotonic);
-        let holds_task = team.held_by(&member.name).is_some();
-        let may_get_task = team.has_work_for(member) || team.has_order_for(member);
-        let waits_for_task = member.terms.auto && may_get_task;
-        if is_due && (holds_task || waits_for_task) {
+        if is_due && is_needed(team, member) {
             let most = Duration::from_secs(member.terms.bounds.max_idle.unwrap_or_default());
             self.idle = Some(now.monotonic + most.min(FOREVER));
         }
@@ -165,4 +163,11 @@ impl Deadlines {
             self.forced = Some(self.forced.map_or(due, |before| before.min(due)));
         }
     }
+}
+
+/// Tells whether a teammate holds a task, or can get one by itself.
+pub(crate) fn is_needed(team: &Team, member: &Member) -> bool {
+    let holds_task = team.held_by(&member.name).is_some();
+    let may_get_task = team.has_work_for(member) || team.has_order_for(member);
+    holds_task || (member.terms.auto && may_get_task)
 }

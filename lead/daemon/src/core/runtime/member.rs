@@ -27,6 +27,8 @@ pub(crate) struct MemberRuntime {
     pub(crate) became_idle: bool,
     /// Whether its inbox held mail that it had not read at its last report.
     pub(crate) has_unread: bool,
+    /// Until when it may wait for its commands in the background; none: none runs.
+    pub(crate) commands_until: Option<Duration>,
     /// The branches that could not be begun for it.
     pub(crate) refusals: BranchRefusals,
     /// Whether it has reported that it is ready.

@@ -1,5 +1,7 @@
 //! A shutdown: who answers it, when, and what becomes of the calls.
 
+use teamd_shared::message::IDLE;
+
 use super::*;
 
 #[test]
@@ -191,4 +193,29 @@ fn a_worker_with_news_without_a_pause_answers_when_the_time_is_over() {
         );
     }
     assert_eq!(state.next(NOW + WITHIN), approve("idle"));
+}
+
+#[test]
+fn one_that_is_asked_because_it_was_idle_says_no_when_something_has_come() {
+    let asks_idle = || {
+        let mut directive = asks(2);
+        directive.shutdown.as_mut().unwrap().reason = IDLE.to_owned();
+        directive
+    };
+    let refuses = NextStep::Refuse {
+        request_id: id("s1"),
+        reason: "not idle any more".to_owned(),
+    };
+    let mut state = at(At::Idle);
+    state.directive(asks_idle(), NOW);
+    assert_eq!(state.next(NOW), approve("idle"));
+    state.mail(Relevance::Work, NOW);
+    assert_eq!(state.next(NOW), refuses, "it came behind the question");
+    let mut state = at(At::Idle);
+    state.mail(Relevance::Work, NOW);
+    state.directive(asks_idle(), NOW);
+    assert_eq!(state.next(NOW), refuses, "it came before");
+    let mut state = at(At::Turn { results: false });
+    state.directive(asks_idle(), NOW);
+    assert_eq!(state.next(NOW), refuses);
 }

@@ -176,17 +176,20 @@ impl DecisionView<'_> {
         standing(self.team, self.runtime, member) == Standing::Free
     }
 
-    /// Reminds a member that has become idle of the task that it holds. The third time the task is
+    /// Reminds a member that has become idle of the task that it holds, unless commands of it run in
+    /// the background. The third time the task is
     /// released, which counts as no failed check.
     pub(in crate::core::decide) fn remind(
         &self,
         incarnation: &Incarnation,
         ids: &mut dyn Ids,
     ) -> Decision {
-        let became_idle = self
-            .runtime
-            .of(incarnation)
-            .is_some_and(|worker| worker.became_idle);
+        let became_idle = self.runtime.of(incarnation).is_some_and(|worker| {
+            let waits = worker
+                .commands_until
+                .is_some_and(|until| self.now.monotonic < until);
+            worker.became_idle && !waits
+        });
         let member = self.present(incarnation).filter(|member| {
             let standing = standing(self.team, self.runtime, member);
             became_idle && matches!(standing, Standing::Holds(_) | Standing::Failed(_))

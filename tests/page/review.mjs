@@ -35,6 +35,8 @@ console.log('approve:', await approve() ? 'enabled' : 'disabled');
 
 const calc = page.locator('.change', { has: page.locator('.file-head code', { hasText: /^calc\.rs$/ }) });
 await page.locator('.files a', { hasText: /^calc\.rs$/ }).click();
+await calc.locator('.code span[class^=k]').first().waitFor();
+console.log('colours: some');
 await calc.locator('button.n').first().click();
 await page.keyboard.type('a <b>defect</b>');
 await page.getByRole('button', { name: 'Keep the comment' }).click();

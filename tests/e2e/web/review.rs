@@ -100,6 +100,7 @@ fn a_person_comments_on_lines_of_the_work_on_the_page_and_answers() {
         [
             "made at first: some",
             "approve: disabled",
+            "colours: some",
             "comment: a <b>defect</b>",
             "axe, light: nothing serious",
             "axe, dark: nothing serious",

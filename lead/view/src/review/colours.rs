@@ -256,7 +256,7 @@ fn styles() -> &'static [(Scope, Style)] {
 static SYNTAXES: OnceLock<SyntaxSet> = OnceLock::new();
 
 /// Loads the grammars, which takes longer than a frame may.
-pub(super) fn load() {
+pub(crate) fn load_grammars() {
     SYNTAXES.get_or_init(SyntaxSet::load_defaults_newlines);
 }
 
@@ -289,7 +289,7 @@ pub(super) fn samples(changes: &Changes) -> Vec<Sample> {
 pub(crate) fn loading(samples: Vec<Sample>) -> impl Future<Output = ()> + 'static {
     let (done, is_done) = oneshot::channel();
     std::thread::spawn(move || {
-        load();
+        load_grammars();
         for sample in samples {
             let all = SYNTAXES.get();
             let found = all.and_then(|all| Some((all, syntax(all, &sample.path)?)));
@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     fn colours(path: &str, text: &str) -> Vec<(String, Style)> {
-        load();
+        load_grammars();
         let diff = format!(
             "diff --git a/{path} b/{path}\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+{text}\n"
         );
@@ -368,7 +368,7 @@ mod tests {
         let diff = format!(
             "diff --git a/a.rs b/a.rs\n--- /dev/null\n+++ b/a.rs\n@@ -0,0 +1,20000 @@\n{lines}"
         );
-        load();
+        load_grammars();
         let changes = Changes::parse(&diff, "");
         let mut colours = Colours::default();
         colours.turn_on();
@@ -383,7 +383,7 @@ mod tests {
     fn a_frame_that_has_no_time_is_plain_and_a_later_one_has_the_colours() {
         let diff =
             "diff --git a/a.rs b/a.rs\n--- /dev/null\n+++ b/a.rs\n@@ -0,0 +1 @@\n+let x = 1;\n";
-        load();
+        load_grammars();
         let changes = Changes::parse(diff, "");
         let mut colours = Colours::default();
         colours.turn_on();

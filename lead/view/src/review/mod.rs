@@ -15,7 +15,7 @@ mod screen;
 
 pub(crate) use changes::shown;
 pub use changes::{ChangedFile, Changes, DiffLine, FileChange, Hunk, LineKind};
-pub(crate) use colours::{Colours, Sample, loading};
+pub(crate) use colours::{Colours, Sample, load_grammars, loading};
 pub(crate) use comments::{LineComment, feedback};
 pub use print::{coloured, overview};
 pub(crate) use read::summary;

@@ -144,7 +144,7 @@ pub fn coloured(context: &Context, changes: &Changes) -> String {
     let has_colours = context.out.width().is_some()
         && hunks.map(|hunk| hunk.lines.len()).sum::<usize>() <= PARSED;
     if has_colours {
-        colours::load();
+        colours::load_grammars();
     }
     let mut colours = Colours::default();
     colours.turn_on();

@@ -20,7 +20,9 @@ use super::answer::name_of_work;
 use super::guard::ChangesOf;
 use super::shown::body;
 use crate::act::explained;
-use crate::review::{ChangedFile, Changes, Colours, DiffLine, LineKind, Reviewed, shown, summary};
+use crate::review::{
+    ChangedFile, Changes, Colours, DiffLine, LineKind, Reviewed, load_grammars, shown, summary,
+};
 
 /// The longest text of changes that a page shows, in bytes.
 const LONGEST: usize = 16 << 20;
@@ -291,6 +293,7 @@ fn send_changes(mut head: Value, changes: &Changes, mut send: impl FnMut(&Value)
     if !send(&head) {
         return;
     }
+    load_grammars();
     let mut colours = Colours::default();
     colours.turn_on();
     let mut taken = Duration::ZERO;

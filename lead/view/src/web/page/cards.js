@@ -33,7 +33,8 @@ async function send(answer, comments) {
 }
 
 function verdicts(request, body, said, comments) {
-  const feedback = h('input', { name: 'feedback', 'aria-label': `Feedback for ${request.member}`, placeholder: 'feedback (needed to reject)' });
+  const feedback = h('input', { name: 'feedback', 'aria-label': `Feedback for ${request.member}`, placeholder: `feedback to ${request.member} (needed to reject)` });
+  const unread = h('span.dim', {}, 'read to the end to approve');
   const answer = (approve) => async () => {
     if (performance.now() - moved < SETTLES) {
       said.textContent = 'nothing was answered: this card has just moved, look again';
@@ -58,12 +59,15 @@ function verdicts(request, body, said, comments) {
   const yes = h('button.yes', { 'data-verdict': 'a', disabled: true, title: 'enabled once the end of the text was on the screen', onclick: answer(true) }, 'Approve');
   const no = h('button.no', { 'data-verdict': 'r', onclick: answer(false) }, 'Reject');
   // Work that is still being read was not on the screen.
-  Promise.resolve(body.ready).then(() => whenRead(body.whole ?? body, () => { yes.disabled = !request.whole; }));
+  Promise.resolve(body.ready).then(() => whenRead(body.whole ?? body, () => {
+    yes.disabled = !request.whole;
+    if (request.whole) unread.textContent = '';
+  }));
   const code = request.code && h('span.dim', {}, `code ${request.code}`);
   const count = h('span.need');
   const told = (some) => { count.textContent = some ? `${some === 1 ? '1 comment goes' : `${some} comments go`} to ${request.member}` : ''; };
   comments?.told.push(told);
-  return [feedback, yes, no, count, code];
+  return [feedback, yes, no, unread, count, code];
 }
 
 /** Makes the card of a request: `isWhole` where all of it is shown, with the work that a review is about. */

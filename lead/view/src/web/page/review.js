@@ -421,6 +421,7 @@ class View {
     });
     if (before) before.replaceWith(form);
     else at.after(form);
+    form.scrollIntoView({ block: 'nearest' });
     text.focus();
   }
 }

@@ -44,7 +44,7 @@ async fn a_command_in_the_background_that_ends_by_itself_says_so_in_its_log() {
         (2, "kill -9 $$", "\n[ended by signal 9]\n"),
     ] {
         scratch.background(command).await;
-        until(|| !scratch.runner.has_background()).await;
+        scratch.runner.next_ended().await.keep();
         let at = scratch.path(&format!(".team/log/alice.background-{id}.log"));
         assert_eq!(fs::read_to_string(&at).unwrap(), log);
         let mode = std::os::unix::fs::PermissionsExt::mode(&at.metadata().unwrap().permissions());
@@ -59,7 +59,7 @@ async fn what_is_kept_of_a_log_is_what_the_command_wrote_whatever_it_does_with_t
                    echo end";
     let outcome = scratch.background(planted).await;
     std::os::unix::fs::symlink(scratch.log_of(&outcome), scratch.path("at")).unwrap();
-    until(|| !scratch.runner.has_background()).await;
+    scratch.runner.next_ended().await.keep();
     let at = scratch.log_of(&outcome);
     assert!(at.is_symlink());
     let kept = fs::read_to_string(scratch.path(".team/log/alice.background-1.log")).unwrap();
@@ -83,7 +83,7 @@ async fn what_a_killed_shim_of_the_background_leaves_is_ended_at_once() {
         .background(&format!("{SURVIVORS} kill -9 $PPID; sleep 1000"))
         .await;
     let pids = scratch.pids(SURVIVOR_COUNT).await;
-    until(|| !scratch.runner.has_background()).await;
+    scratch.runner.next_ended().await.keep();
     assert!(pids.into_iter().all(is_gone));
 }
 
@@ -103,7 +103,7 @@ async fn commands_in_the_background_are_kept_apart_from_what_calls_leave() {
 async fn logs_of_an_earlier_incarnation_are_not_written_over() {
     let mut scratch = Scratch::new();
     scratch.background("echo first incarnation").await;
-    until(|| !scratch.runner.has_background()).await;
+    scratch.runner.next_ended().await.keep();
     let mut second = runner_of_next_incarnation(scratch.folder.path());
     let outcome = second
         .start(&bash("echo second", None, true), Gate::Open)

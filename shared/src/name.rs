@@ -6,8 +6,14 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::message::RUNTIME;
+
 /// Names that no member may take, since messages and commands use them for something else.
-pub const RESERVED: [&str; 5] = ["lead", "user", "all", "teamd", "runtime"];
+pub const RESERVED: [&str; 4] = ["lead", "user", "all", "teamd"];
+
+/// Names that were free once. A member that has one is still read and can be commanded, but no member
+/// begins with it any more.
+const NO_LONGER_GIVEN: [&str; 1] = [RUNTIME];
 
 /// The longest name, in bytes.
 pub const MAX_LEN: usize = 32;
@@ -22,7 +28,7 @@ const SHOWN: usize = 64;
 /// Since it holds no `/`, no `.` and no upper case, it is safe as a file name on every file system.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(extend("pattern" = "^[a-z0-9][a-z0-9_-]{0,31}$", "not" = {"enum": ["user", "all", "teamd", "runtime"]}))]
+#[schemars(extend("pattern" = "^[a-z0-9][a-z0-9_-]{0,31}$", "not" = {"enum": ["user", "all", "teamd"]}))]
 pub struct Name(String);
 
 /// Why a string is no name.
@@ -31,7 +37,8 @@ pub enum NameError {
     /// The string does not match the pattern.
     #[error("{0:?} is not a name: 1 to 32 of a-z, 0-9, _ and -, beginning with a letter or digit")]
     IllFormed(String),
-    /// The string is one of [`RESERVED`].
+    /// The string is one of [`RESERVED`], or a member wants to begin with a name that is no longer
+    /// given.
     #[error("the name {0:?} is reserved")]
     Reserved(String),
 }
@@ -64,6 +71,17 @@ impl Name {
         } else {
             Self::new(name)
         }
+    }
+
+    /// Checks that an incarnation may begin with this name.
+    ///
+    /// # Errors
+    /// [`NameError::Reserved`] if the name is no longer given.
+    pub fn can_begin(&self) -> Result<(), NameError> {
+        if NO_LONGER_GIVEN.contains(&self.as_str()) {
+            return Err(NameError::Reserved(self.0.clone()));
+        }
+        Ok(())
     }
 
     /// Returns the name of one of several teammates of the same kind, such as `coder-2`; none if it
@@ -166,6 +184,11 @@ mod tests {
             );
         }
         assert_eq!(Name::of_inbox("lead"), Ok(Name::lead()));
+        let of_a_record: Name = serde_json::from_str(r#""runtime""#).unwrap();
+        assert_eq!(
+            of_a_record.can_begin(),
+            Err(NameError::Reserved("runtime".to_owned()))
+        );
         assert!(Name::of_inbox("all").is_err());
     }
 

@@ -25,7 +25,7 @@ echo "$OLDPWD $*" >> calls
 [ "$GH_PROMPT_DISABLED" = 1 ] || exit 9
 missing() { echo "GraphQL: Could not resolve to $1. (repository)" >&2; exit 1; }
 case $(cat mode 2>/dev/null) in
-login) printf 'To get started with GitHub CLI, please run:  gh auth login\n\033[2J' >&2; exit 4 ;;
+login) echo >> refused; printf 'To get started with GitHub CLI, please run:  gh auth login\n\033[2J' >&2; exit 4 ;;
 hang) sleep 600 & sleep 600 ;;
 flood) exec yes "$(printf 'flood%.0s' {1..2000})" ;;
 complain) yes 'no no no' | head -c 4000000 >&2; exit 1 ;;
@@ -545,8 +545,7 @@ fn a_red_run_and_the_words_of_maintainers_become_follow_ups_once() {
     team.until("another look", || looks() > before + 1);
     assert_eq!(sources(), expected);
     answers(&team, "mode", "login");
-    let before = looks();
-    team.until("a look that fails", || looks() > before);
+    team.until("a look that fails", || !told(&team, "refused").is_empty());
     answers(&team, "mode", "");
     shown["comments"]
         .as_array_mut()

@@ -82,6 +82,37 @@ fn a_name_that_is_ill_formed_or_reserved_is_refused_and_makes_nothing() {
     assert_eq!(team.roster()["members"], serde_json::json!([]));
 }
 
+/// `runtime` became the sender of what a worker tells its own teammate.
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the journal of an earlier version is made"
+)]
+fn a_member_whose_name_is_no_longer_given_is_read_and_forgotten_but_never_begins() {
+    let team = Team::started();
+    team.spawn("bob", "");
+    team.teamctl(["shutdown", "bob"]).ok();
+    team.teamd(["stop"]).ok();
+    let journal = team.file("journal.jsonl");
+    let old = journal.replace("\"bob\"", "\"runtime\"");
+    assert_ne!(journal, old);
+    std::fs::write(team.path("journal.jsonl"), old).unwrap();
+    std::fs::rename(
+        team.path("inbox/bob.jsonl"),
+        team.path("inbox/runtime.jsonl"),
+    )
+    .unwrap();
+
+    team.teamd(["start"]).ok();
+    assert_eq!(team.member("runtime")["status"], "shutdown");
+    for args in [&["spawn", "runtime"][..], &["spawn", "runtime", "--resume"]] {
+        let refused = team.teamctl(args).exits(2);
+        assert!(refused.stderr.contains("is reserved"), "{refused:?}");
+    }
+    team.teamctl(["forget", "runtime"]).ok();
+    assert_eq!(team.roster()["members"], serde_json::json!([]));
+}
+
 #[test]
 fn a_name_that_is_taken_is_refused_and_the_taker_goes_on() {
     let team = Team::started();

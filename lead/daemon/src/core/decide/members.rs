@@ -134,6 +134,9 @@ impl DecisionView<'_> {
         // Names are validated where they are read; `lead` is the lead agent.
         let name = &order.name;
         let terms = &order.terms;
+        name.can_begin().map_err(|error| {
+            Refusal::new(RefusalCode::Usage, error.to_string()).hint("take another name")
+        })?;
         let before = self.team.members.get(name).map(|state| &state.record);
         if self.runtime.jobs.is_called_off(order) {
             return Err(called_off(name));

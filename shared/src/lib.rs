@@ -35,6 +35,7 @@ pub mod journal;
 pub mod json;
 pub mod locks;
 pub mod logging;
+pub mod machine;
 pub mod mcp_tools;
 pub mod member;
 pub mod merged;

@@ -15,6 +15,7 @@ use crate::cgroup;
 use crate::checkout::CheckoutSettings;
 use crate::effects::{KeyEffects, outside};
 use crate::inbox::Durability;
+use crate::machine::{self, MachineSettings};
 use crate::order::{self, Order, orders};
 use crate::terms::{RestartLimit, set};
 use crate::variable::{Lookup, SettingError, variable};
@@ -71,6 +72,9 @@ pub struct Settings {
     pub checkouts: Option<String>,
     /// `TEAM_CHECKOUT`: how a checkout is prepared, as JSON; in `team.toml` the table `[checkout]`.
     pub checkout: CheckoutSettings,
+    /// `TEAM_MACHINE`: how much of the machine is used at once, as JSON; in `team.toml` the table
+    /// `[machine]`.
+    pub machine: MachineSettings,
     /// `TEAM_NOTIFY`: how a chat notifies the person at its terminal that an answer is needed:
     /// `bell` (default), `osc9` or `off`.
     pub notify: Notify,
@@ -130,6 +134,7 @@ impl Default for Settings {
             orders: Vec::new(),
             checkouts: None,
             checkout: CheckoutSettings::default(),
+            machine: MachineSettings::default(),
             notify: Notify::default(),
         }
     }
@@ -138,7 +143,7 @@ impl Default for Settings {
 impl Settings {
     /// Names of the keys in `team.toml`, separated by blanks.
     pub const KEYS: &str = "durability grace poll decide_within permission_timeout shutdown_timeout restart_max restart_period watchdog cgroup auto_start \
-                            notify team work order checkouts checkout";
+                            notify team work order checkouts checkout machine";
 
     /// Reads the settings of a process that was started with what `team.toml` says in its
     /// environment.
@@ -241,6 +246,12 @@ impl Settings {
             })?,
         );
         set(
+            &mut self.machine,
+            variable(lookup, machine::VARIABLE, |text| {
+                serde_json::from_str(text).map_err(|_| "the table [machine] as JSON")
+            })?,
+        );
+        set(
             &mut self.notify,
             variable(lookup, "TEAM_NOTIFY", |text| {
                 Notify::from_str(text, false).map_err(|_| "bell, osc9 or off")
@@ -272,6 +283,7 @@ impl Settings {
             orders,
             checkouts,
             checkout,
+            machine,
             notify: _,
         } = self;
         // They decide when something is done, and how it is kept or shown.
@@ -308,6 +320,7 @@ impl Settings {
             elsewhere.and_then(|(file, at)| outside(file, Path::new(at))),
         );
         checkout.effects(to);
+        machine.effects(to);
     }
 
     /// Returns how often a worker that crashed is started again.
@@ -328,7 +341,7 @@ impl Settings {
             .collect()
     }
 
-    fn all_variables(&self) -> [(&'static str, String); 14] {
+    fn all_variables(&self) -> [(&'static str, String); 15] {
         [
             (
                 "TEAM_DURABILITY",
@@ -358,6 +371,10 @@ impl Settings {
             (
                 "TEAM_CHECKOUT",
                 serde_json::to_string(&self.checkout).unwrap_or_default(),
+            ),
+            (
+                machine::VARIABLE,
+                serde_json::to_string(&self.machine).unwrap_or_default(),
             ),
         ]
     }

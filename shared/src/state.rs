@@ -168,6 +168,16 @@ impl StateDir {
             .join(".checks")
     }
 
+    /// Returns the file whose bytes are the slots of the user on this machine: a home directory can
+    /// be shared by several.
+    pub(crate) fn slots_file(&self) -> PathBuf {
+        let machine = rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .replace('/', "-");
+        self.root.join("slots").join(machine)
+    }
+
     /// Removes that directory with its content, and what an earlier removal has left.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use serde::Deserialize;
 
+use crate::machine::MachineSettings;
 use crate::place::open_itself;
 use crate::terms::{AgentProgram, Login, Protocol};
 use crate::user_dirs::config_dir;
@@ -33,6 +34,8 @@ const ONLY_CLAUDE: &str = "`login = \"token\"` is for `[agents.claude]` alone: n
 pub struct UserConfig {
     /// The commands that run when something happens.
     pub hooks: HookCommands,
+    /// How much of the machine is used at once.
+    pub machine: MachineSettings,
     agents: BTreeMap<String, AgentSettings>,
     /// Where it is, whether it is there or not.
     #[serde(skip)]

@@ -16,13 +16,14 @@ fn wrong(text: &str) -> (String, String, String) {
 }
 
 const TOP: &str = "top level";
-const ALL_TABLES: [&str; 11] = [
+const ALL_TABLES: [&str; 12] = [
     TOP,
     "[service]",
     "[sandbox]",
     "[tools]",
     "[work]",
     "[team]",
+    "[machine]",
     "[roles.NAME]",
     "[members.NAME]",
     "[agents.NAME]",
@@ -31,7 +32,7 @@ const ALL_TABLES: [&str; 11] = [
 ];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 73] = [
+const EXAMPLES: [(&str, &str); 74] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -104,6 +105,7 @@ const EXAMPLES: [(&str, &str); 73] = [
     ("checkout", "true"),
     ("cache", "['target']"),
     ("checkouts", "'../clones'"),
+    ("slots", "'off'"),
     ("modle", "'script'"),
 ];
 
@@ -655,7 +657,8 @@ fn every_key_says_whether_it_widens_narrows_or_does_neither() {
                 continue;
             };
             let name = match table {
-                "[service]" | "[sandbox]" | "[tools]" | "[work]" | "[team]" | "[checkout]" => {
+                "[service]" | "[sandbox]" | "[tools]" | "[work]" | "[team]" | "[machine]"
+                | "[checkout]" => {
                     format!("{}.{key}", table.trim_matches(['[', ']']))
                 }
                 _ => (*key).to_owned(),

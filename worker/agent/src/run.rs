@@ -14,6 +14,7 @@ use teamd_shared::checkout::Checkout;
 use teamd_shared::control::{Connection, FromWorker, Welcome};
 use teamd_shared::id::RandomIds;
 use teamd_shared::logging;
+use teamd_shared::machine::MachineSettings;
 use teamd_shared::member::{Agent, Protocol};
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
@@ -223,6 +224,7 @@ fn make_toolbox(
     } else {
         Keeps::Member(args.name.clone())
     };
+    let machine = MachineSettings::of_environment(environment)?;
     let config = RunnerConfig {
         workspace: terms.workspace.clone().into(),
         team_dir: Arc::clone(dir),
@@ -238,6 +240,7 @@ fn make_toolbox(
         cgroup: args.job.cgroup.clone().map(OwnCgroup::begin),
         confinement: args.job.confinement.clone(),
         keeps,
+        machine,
     };
     Toolbox::new(config, terms.program.clone(), &terms.mcp)
 }

@@ -11,6 +11,7 @@ use rustix::fs::OFlags;
 use teamd_shared::check::{CheckOrder, CheckReport};
 use teamd_shared::checkout::Checkout;
 use teamd_shared::fingerprint::{Baseline, ProtectedFiles};
+use teamd_shared::machine::MachineSettings;
 use teamd_shared::name::Name;
 use teamd_shared::state::StateDir;
 use teamd_shared::task::TaskId;
@@ -68,6 +69,7 @@ pub(crate) async fn run(
                 folder,
                 of: of.clone(),
             }),
+        machine: MachineSettings::of_environment(&order.environment)?,
     })?;
     let touched = watch.touched_since(order.protected.as_ref());
     let report = commands(runner, (order, ""), &begin_log(&setting.dir, order.task)?).await?;

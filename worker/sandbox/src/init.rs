@@ -69,16 +69,9 @@ fn run(job: ShimJob) -> Result<Report, String> {
     let opened = stdio
         .iter()
         .flat_map(|stdio| [stdio.input.as_raw_fd(), stdio.errors.as_raw_fd()]);
-    let channel = order.listen.as_ref().map(|listen| listen.channel);
-    close_inherited(
-        &job.descriptors()
-            .into_iter()
-            .take(1)
-            .chain(opened)
-            .chain(channel)
-            .collect::<Vec<_>>(),
-    )
-    .map_err(|error| format!("cannot close what it inherited: {error}"))?;
+    let mut kept = job.descriptors();
+    kept.extend(opened);
+    close_inherited(&kept).map_err(|error| format!("cannot close what it inherited: {error}"))?;
     let namespaces = order
         .policy
         .as_ref()

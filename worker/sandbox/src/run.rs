@@ -8,6 +8,7 @@ mod agent_gate;
 mod author;
 mod background;
 mod foreground;
+mod jobserver;
 mod live_log;
 mod log;
 mod output;
@@ -21,16 +22,18 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use rustix::fs::OFlags;
 use teamd_shared::environment::Environment;
+use teamd_shared::machine::MachineSettings;
 use teamd_shared::member::{Bounds, Gate, Sandbox, SandboxMode};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_worker_core::tools::{Bash, Outcome};
+use teamd_worker_slots::{Lease, Slots};
 use tokio::task::JoinSet;
 
 use crate::args::ConfinementArgs;
@@ -98,6 +101,8 @@ pub struct RunnerConfig {
     pub cgroup: Option<Arc<OwnCgroup>>,
     /// Where they have caches of their own.
     pub keeps: Keeps,
+    /// How much of the machine their builds use at once.
+    pub machine: MachineSettings,
 }
 
 /// Runs confined commands.
@@ -108,6 +113,9 @@ pub struct Runner {
     background: Background,
     /// Whether its commands commit as the teammate where the user has set no author.
     has_author: bool,
+    /// What the jobservers of its commands share, once the first command was started; none if they
+    /// have none.
+    slots: OnceLock<Option<Slots>>,
     /// What the model gets to read with its first command.
     first_note: String,
     /// Removed when the incarnation ends, after the commands have ended: so it is the last field.
@@ -135,6 +143,9 @@ impl Runner {
         let temp = temp_dir(&config, &writable);
         let temp = temp.context("cannot make the temporary directory of its commands")?;
         let state = make_state(&config)?;
+        if let Err(error) = jobserver::make_folder(&config.environment) {
+            tracing::warn!("commands have no jobserver: {error}");
+        }
         let origin = Origin {
             environment: &config.environment,
             territory: &config.territory,
@@ -167,6 +178,7 @@ impl Runner {
             places,
             background: Background::default(),
             has_author,
+            slots: OnceLock::new(),
             first_note,
             _temp: temp,
         })
@@ -203,8 +215,8 @@ impl Runner {
             timeout_of(&bash),
             Gate::Open,
         );
-        let (job, gateway) = prepared.map_err(anyhow::Error::msg)?;
-        let started = self.start_in_foreground(&job, gateway);
+        let (job, serving) = prepared.map_err(anyhow::Error::msg)?;
+        let started = self.start_in_foreground(&job, serving);
         let started = started.map_err(anyhow::Error::msg)?;
         Ok(started.run_to_end(reader).await)
     }
@@ -233,7 +245,7 @@ impl Runner {
             SandboxMode::WorkspaceWrite | SandboxMode::ReadOnly => Gate::Closed,
         };
         let prepared = self.prepare(ShimProgram::Own(arguments), shown, Some(timeout), gate);
-        let started = prepared.and_then(|(job, gateway)| self.start_in_foreground(&job, gateway));
+        let started = prepared.and_then(|(job, serving)| self.start_in_foreground(&job, serving));
         match started {
             Ok(command) => StartedCommand::Foreground(Box::new(command)),
             Err(why) => StartedCommand::Done(Outcome::error(why)),
@@ -241,17 +253,17 @@ impl Runner {
     }
 
     fn try_start(&mut self, bash: &Bash, gate: Gate) -> Result<StartedCommand, String> {
-        let (job, gateway) =
+        let (job, serving) =
             self.prepare(ShimProgram::Bash, &bash.command, timeout_of(bash), gate)?;
         if bash.run_in_background {
             let started =
                 self.background
-                    .start(&self.config, &job, &self.places.temp.path, gateway);
+                    .start(&self.config, &job, &self.places.temp.path, serving);
             let started = started.map_err(|error| cannot_start(&self.config, &error))?;
             let note = std::mem::take(&mut self.first_note);
             return Ok(StartedCommand::Done(Outcome::ok(note + &started)));
         }
-        let mut command = self.start_in_foreground(&job, gateway)?;
+        let mut command = self.start_in_foreground(&job, serving)?;
         command.log = self.begin_log(&bash.command);
         Ok(StartedCommand::Foreground(Box::new(command)))
     }
@@ -277,16 +289,16 @@ impl Runner {
     fn start_in_foreground(
         &mut self,
         job: &ShimJob,
-        gateway: JoinSet<()>,
+        serving: JoinSet<()>,
     ) -> Result<Foreground, String> {
         let started = Foreground::start(job, &self.config.liveness_lock);
         let mut command = started.map_err(|error| cannot_start(&self.config, &error))?;
         command.note = std::mem::take(&mut self.first_note);
-        command.gateway = gateway;
+        command.serving = serving;
         Ok(command)
     }
 
-    /// Makes the job of a command, and begins to serve its gateway.
+    /// Makes the job of a command, and begins to serve its gateway and to keep its jobserver.
     fn prepare(
         &self,
         program: ShimProgram,
@@ -315,27 +327,36 @@ impl Runner {
             .transpose()
             .map_err(|error| cannot_start(&self.config, &error))?;
         let listen = way.as_ref().and_then(Way::listen);
+        let mut lease = match program {
+            ShimProgram::Bash => self.lease(policy.as_ref()),
+            ShimProgram::Own(_) | ShimProgram::Agent(_) => None,
+        };
         let order = ShimOrder {
             timeout,
             bounds: self.config.bounds,
             policy,
             program,
             listen,
+            jobserver: lease.as_ref().map(Lease::descriptors).unwrap_or_default(),
         };
-        let job = self.job(command, order, way.as_mut())?;
+        let job = self.job(command, order, (way.as_mut(), lease.as_mut()))?;
         // What a command starts is in the cgroup from its first moment.
         if let Some(cgroup) = &self.config.cgroup {
             let entered = cgroup.enter();
             entered.map_err(|error| cannot_start(&self.config, &error))?;
         }
-        Ok((job, way.map(Way::serve_command).unwrap_or_default()))
+        let mut serving = way.map(Way::serve_command).unwrap_or_default();
+        if let Some(lease) = lease {
+            serving.spawn(lease.serve());
+        }
+        Ok((job, serving))
     }
 
     fn job(
         &self,
         command: &str,
         order: ShimOrder,
-        way: Option<&mut Way>,
+        (way, lease): (Option<&mut Way>, Option<&mut Lease>),
     ) -> Result<ShimJob, String> {
         let config = &self.config;
         if command.len() > MAX_COMMAND {
@@ -346,7 +367,8 @@ impl Runner {
         }
         let mut environment = Cow::Borrowed(&config.environment);
         let variables = way.iter().flat_map(|way| way.variables());
-        for (name, value) in variables {
+        let of_jobserver = lease.iter().flat_map(|lease| lease.variables());
+        for (name, value) in variables.chain(of_jobserver) {
             environment.to_mut().set(name, &value);
         }
         if self.has_author {
@@ -359,6 +381,8 @@ impl Runner {
             .and_then(|_| ShimJob::new(order, &environment, &config.workspace, command.as_ref()));
         let mut job = job.map_err(|error| cannot_start(config, &error))?;
         job.handed_on.extend(way.and_then(Way::hand_on));
+        job.handed_on
+            .extend(lease.map(Lease::hand_on).unwrap_or_default());
         Ok(job)
     }
 

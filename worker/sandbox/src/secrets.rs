@@ -180,8 +180,9 @@ const AT: &str = "AWS_CONFIG_FILE AWS_SHARED_CREDENTIALS_FILE BOTO_CONFIG GOOGLE
     KUBECONFIG NETRC NPM_CONFIG_USERCONFIG npm_config_userconfig PGPASSFILE PIP_CONFIG_FILE REGISTRY_AUTH_FILE \
     SOPS_AGE_KEY_FILE TF_CLI_CONFIG_FILE";
 
-/// Where a container's tools keep logins, below the directory of the session.
-const IN_A_SESSION: &str = "containers/auth.json";
+/// Where a container's tools keep logins, and where the slots are, below the directory of the session.
+/// A command that could open the slots could lock all of them.
+const IN_A_SESSION: [&str; 2] = ["containers/auth.json", "teamd"];
 
 /// Anywhere on the machine, if this user can read them: a command of root owns these even without
 /// capabilities.
@@ -231,7 +232,7 @@ fn known(places: &CommandPlaces, environment: &Environment) -> Vec<PathBuf> {
         .path("XDG_RUNTIME_DIR")
         .into_iter()
         .chain([session]);
-    named.extend(sessions.map(|folder| folder.join(IN_A_SESSION)));
+    named.extend(sessions.flat_map(|folder| IN_A_SESSION.map(|below| folder.join(below))));
     if geteuid().is_root() {
         named.extend(OF_ROOT.iter().flat_map(|path| {
             if places.is_above(path) {

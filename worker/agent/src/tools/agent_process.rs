@@ -54,7 +54,7 @@ impl AgentExchange {
             writes,
             ended,
             gate,
-            gateway: mut tasks,
+            serving: mut tasks,
         } = agent.for_many_turns()?;
         let (process, ends) = AgentProcess::new(self.known, fixed, self.meter, ended);
         let talk = Talk {

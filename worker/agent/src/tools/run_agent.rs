@@ -12,6 +12,7 @@ use teamd_worker_model::{AgentProcess, AgentSession, Known, Launch, Meter, open_
 use teamd_worker_sandbox::run::{AgentStart, Foreground, GateHandle, RunnerConfig, Way};
 use teamd_worker_sandbox::shim::{AgentOrder, ShimJob, ShimOrder, ShimProgram};
 use teamd_worker_sandbox::{Gateway, Policy};
+use teamd_worker_slots::Lease;
 
 use super::agent_process::AgentExchange;
 use super::session_record::SessionRecord;
@@ -45,15 +46,17 @@ pub(super) struct LaunchContext<'a> {
     pub(super) token: Option<Secret>,
     /// What counts its model calls.
     pub(super) meter: Meter,
+    /// The jobserver of its commands, if they have one.
+    pub(super) lease: Option<Lease>,
 }
 
 impl LaunchContext<'_> {
     /// Makes the job of an agent that is set up further, given the variables by which it finds its
-    /// gateway; returns also the way to its gateway.
+    /// gateway; returns also the way to its gateway, and its jobserver.
     fn job(
         self,
         set_up: impl FnOnce(&[(&'static str, String)]) -> SetUp,
-    ) -> io::Result<(ShimJob, Way)> {
+    ) -> io::Result<(ShimJob, Way, Option<Lease>)> {
         let Self {
             agent,
             config,
@@ -62,6 +65,7 @@ impl LaunchContext<'_> {
             gate,
             live,
             gateway,
+            lease,
             ..
         } = self;
         let mut way = Way::make(gateway, live)?;
@@ -82,14 +86,16 @@ impl LaunchContext<'_> {
             policy,
             program: ShimProgram::Agent(order),
             listen,
+            jobserver: Vec::new(),
         };
         config.workspace.metadata()?;
-        for (name, value) in variables.iter().chain(&further) {
+        let of_jobserver: Vec<_> = lease.iter().flat_map(Lease::variables).collect();
+        for (name, value) in variables.iter().chain(&further).chain(&of_jobserver) {
             environment.set(name, value);
         }
         let mut job = ShimJob::new(order, &environment, &config.workspace, shown.as_ref())?;
         job.handed_on = way.hand_on().into_iter().collect();
-        Ok((job, way))
+        Ok((job, way, lease))
     }
 
     /// Starts an agent for one piece of work, confined by the policy.
@@ -100,12 +106,13 @@ impl LaunchContext<'_> {
         let gate = self.gate;
         let temp = self.temp;
         let liveness_lock = &self.config.liveness_lock;
-        let (job, way) = self.job(|_| SetUp::default())?;
+        let (job, way, lease) = self.job(|_| SetUp::default())?;
         let start = AgentStart {
             job: &job,
             liveness_lock,
             gate,
             way,
+            lease,
             token: None,
         };
         start.for_one_piece(work.input.as_bytes(), temp)
@@ -161,7 +168,7 @@ impl LaunchContext<'_> {
         let liveness_lock = &self.config.liveness_lock;
         let meter = self.meter.clone();
         let token = self.token.take();
-        let (job, way) = self.job(|variables| SetUp {
+        let (job, way, lease) = self.job(|variables| SetUp {
             arguments: driver.arguments(&session, variables),
             variables: driver.set_up(variables, state),
         })?;
@@ -181,6 +188,7 @@ impl LaunchContext<'_> {
             liveness_lock,
             gate,
             way,
+            lease,
             token,
         })
     }

@@ -217,6 +217,7 @@ impl Toolbox {
         let entered = cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.enter());
         entered.map_err(|error| cannot_start_agent(agent, &error))?;
         let temp = self.runner.places().temp.path.as_path();
+        let lease = self.runner.lease_of_agent(policy.as_ref());
         Ok(LaunchContext {
             agent,
             config,
@@ -228,6 +229,7 @@ impl Toolbox {
             gateway,
             token,
             meter: self.meter.clone(),
+            lease,
         })
     }
 

@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 use teamd_shared::control::{Refusal, RefusalCode};
 use teamd_shared::environment::Environment;
 use teamd_shared::job::GitOrder;
+use teamd_shared::machine::MachineSettings;
 use teamd_shared::member::{Bounds, Sandbox};
 use teamd_shared::name::Name;
 
@@ -344,6 +345,7 @@ impl Git<'_> {
         );
         shown.retain(|it| it == workspace || !it.starts_with(workspace));
         shown.dedup();
+        let machine = MachineSettings::of_environment(&environment)?;
         Runner::new(RunnerConfig {
             workspace: workspace.to_owned(),
             team_dir: self.setting.dir.clone(),
@@ -360,6 +362,7 @@ impl Git<'_> {
             cgroup: self.setting.cgroup.clone(),
             confinement: self.setting.confinement.clone(),
             keeps,
+            machine,
         })
     }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, open};
 use teamd_shared::member::Gate;
 use teamd_worker_core::secret::Secret;
+use teamd_worker_slots::Lease;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -31,6 +32,8 @@ pub struct AgentStart<'a> {
     pub gate: Gate,
     /// The way to its gateway.
     pub way: Way,
+    /// The jobserver of its commands, if they have one.
+    pub lease: Option<Lease>,
     /// The token that was handed to it: it is taken out of its last words.
     pub token: Option<Secret>,
 }
@@ -47,8 +50,8 @@ pub struct StartedAgent {
     pub ended: oneshot::Receiver<String>,
     /// Its gate.
     pub gate: GateHandle,
-    /// What serves its gateway: it ends with this.
-    pub gateway: JoinSet<()>,
+    /// What serves its gateway and keeps its jobserver: it ends with this.
+    pub serving: JoinSet<()>,
 }
 
 impl AgentStart<'_> {
@@ -72,7 +75,7 @@ impl AgentStart<'_> {
         let mut started = Foreground::start_agent(self.job, self.liveness_lock, output, writes)?;
         started.follow_gate(side);
         started.errors = Some(errors);
-        started.gateway = self.way.serve(gate.follow());
+        started.serving = serve(self.way, self.lease, &gate);
         Ok((started, gate))
     }
 
@@ -94,13 +97,13 @@ impl AgentStart<'_> {
         shim.follow_gate(side);
         let (ends, ended) = oneshot::channel();
         tokio::spawn(watch_end(shim, errors, ends, self.token));
-        let gateway = self.way.serve(gate.follow());
+        let serving = serve(self.way, self.lease, &gate);
         Ok(StartedAgent {
             reads,
             writes,
             ended,
             gate,
-            gateway,
+            serving,
         })
     }
 
@@ -117,6 +120,15 @@ impl AgentStart<'_> {
     fn gate_pair(&self) -> (GateHandle, AgentGate) {
         agent_gate::pair(self.gate, self.is_live())
     }
+}
+
+/// Serves the gateway of an agent, and keeps its jobserver, until what is returned is dropped.
+fn serve(way: Way, lease: Option<Lease>, gate: &GateHandle) -> JoinSet<()> {
+    let mut serving = way.serve(gate.follow());
+    if let Some(lease) = lease {
+        serving.spawn(lease.serve());
+    }
+    serving
 }
 
 /// Waits for the end of an agent, and says how it has ended; ends it when that is not waited for.

@@ -74,7 +74,7 @@ impl EndedCommand {
 }
 
 impl Background {
-    /// Starts a command, with what serves its gateway; returns a text for the model: its number
+    /// Starts a command, with what serves it; returns a text for the model: its number
     /// and where its output goes.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl Background {
         config: &RunnerConfig,
         job: &ShimJob,
         temp: &Path,
-        gateway: JoinSet<()>,
+        serving: JoinSet<()>,
     ) -> io::Result<String> {
         let (number, mut kept) = self.new_log(config).map_err(io::Error::other)?;
         let file = format!("background-{number}.log");
@@ -121,7 +121,7 @@ impl Background {
                     running.report(|piece| log.push(piece)).await
                 }
             };
-            drop(gateway);
+            drop(serving);
             log_notes(&report);
             tracing::debug!("a command in the background ended: {report:?}");
             let how = report.as_log_line();

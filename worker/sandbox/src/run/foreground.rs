@@ -70,8 +70,8 @@ pub struct Foreground {
     pub(super) errors: Option<File>,
     /// Where the output can be read while it comes.
     pub(super) log: Option<LiveLog>,
-    /// What serves its gateway: it ends with this.
-    pub(super) gateway: JoinSet<()>,
+    /// What serves its gateway and keeps its jobserver: it ends with this.
+    pub(super) serving: JoinSet<()>,
 }
 
 impl Foreground {
@@ -94,7 +94,7 @@ impl Foreground {
             note: String::new(),
             errors: None,
             log: None,
-            gateway: JoinSet::new(),
+            serving: JoinSet::new(),
         }
     }
 

@@ -105,6 +105,7 @@ fn runner_with(
         bounds: Default::default(),
         cgroup,
         keeps: Keeps::Nothing,
+        machine: Default::default(),
     };
     Runner::new(config).unwrap()
 }

@@ -33,6 +33,8 @@ pub struct ShimOrder {
     pub program: ShimProgram,
     /// The listeners of its gateway, in a network namespace of its own.
     pub listen: Option<Listen>,
+    /// The descriptors of its jobserver, which the command itself inherits.
+    pub jobserver: Vec<i32>,
 }
 
 /// What runs a command.
@@ -164,7 +166,10 @@ impl ShimJob {
     /// Returns the descriptors that it is handed on with.
     pub(crate) fn descriptors(&self) -> Vec<i32> {
         let channel = self.order.listen.as_ref().map(|listen| listen.channel);
-        [self.file.as_raw_fd()].into_iter().chain(channel).collect()
+        let mut descriptors = vec![self.file.as_raw_fd()];
+        descriptors.extend(channel);
+        descriptors.extend(&self.order.jobserver);
+        descriptors
     }
 
     /// Returns this very program, even if another one is at its path by now, under a hidden

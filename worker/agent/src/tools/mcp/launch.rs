@@ -78,6 +78,7 @@ pub(super) fn start(
             live_gate: is_live.then_some(gate),
         }),
         listen: way.listen(),
+        jobserver: Vec::new(),
     };
     let shown = format!("mcp {}", server.name);
     let job = ShimJob::new(order, &environment, &config.workspace, shown.as_ref());
@@ -91,6 +92,7 @@ pub(super) fn start(
         liveness_lock: &config.liveness_lock,
         gate,
         way,
+        lease: None,
         token: None,
     };
     start.for_many_turns().map_err(|error| error.to_string())

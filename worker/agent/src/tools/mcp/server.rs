@@ -141,7 +141,7 @@ impl Server {
             writes,
             ended,
             gate,
-            gateway: mut tasks,
+            serving: mut tasks,
         } = launch::start(&self.definition, runner, gate, &secrets)?;
         let (connection, serving) = connection::over_pipe(connecting, (reads, writes), ended);
         tasks.spawn(serving);

@@ -1,0 +1,193 @@
+//! The jobserver of one command, and its part in the pool.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use teamd_shared::machine::Form;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::Slots;
+use crate::decision::{Seen, Share, Step, View};
+use crate::fifo::Fifo;
+use crate::pool::{Member, Pool};
+use crate::wakes::{FifoWatched, PoolFollowed};
+
+/// Tells the FIFOs of one process apart.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// The jobserver of one command. Dropped, it is gone, and its slots are free.
+#[derive(Debug)]
+pub struct Lease {
+    fifo: Fifo,
+    /// Ends before the FIFO is closed.
+    _watched: FifoWatched,
+    woken: watch::Receiver<()>,
+    _followed: PoolFollowed,
+    pool: Pool,
+    member: Option<Member>,
+    /// What is said to the command.
+    auth: String,
+    slots: u32,
+    handed_on: Vec<OwnedFd>,
+}
+
+impl Lease {
+    /// Makes the jobserver.
+    pub(crate) fn new(slots: &Slots, temp: &Path, inside: &Path) -> io::Result<Self> {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("jobserver-{number}");
+        let mut fifo = Fifo::make(temp, &name)?;
+        let woken = slots.wakes.follow();
+        let watched = slots.wakes.watch_fifo(&fifo)?;
+        let followed = slots.wakes.follow_pool(&slots.pool)?;
+        let mut handed_on = Vec::new();
+        let auth = match slots.form {
+            Form::Path => format!("fifo:{}", inside.join(&name).display()),
+            Form::Descriptors => {
+                let [reads, writes] = fifo.ends()?;
+                fifo.forget_name()?;
+                let auth = format!("{},{}", reads.as_raw_fd(), writes.as_raw_fd());
+                handed_on = vec![reads, writes];
+                auth
+            }
+        };
+        let mut lease = Self {
+            fifo,
+            _watched: watched,
+            woken,
+            _followed: followed,
+            pool: slots.pool.clone(),
+            member: None,
+            auth,
+            slots: slots.pool.fair_share()?,
+            handed_on,
+        };
+        lease.settle()?;
+        Ok(lease)
+    }
+
+    /// Returns the variables that tell a command of its jobserver. `MAKEFLAGS` is none of them: GNU
+    /// make 4.4 would run a plain `make` in parallel, and break what was never written for that.
+    pub fn variables(&self) -> [(&'static str, String); 2] {
+        let auth = &self.auth;
+        let flags = if self.handed_on.is_empty() {
+            format!("-j --jobserver-auth={auth}")
+        } else {
+            // The second name is that of GNU make before 4.2.
+            format!("-j --jobserver-fds={auth} --jobserver-auth={auth}")
+        };
+        [
+            ("CARGO_MAKEFLAGS", flags),
+            ("TEAM_SLOTS", self.slots.to_string()),
+        ]
+    }
+
+    /// Returns the numbers of the descriptors that the variables name.
+    pub fn descriptors(&self) -> Vec<i32> {
+        self.handed_on.iter().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// Takes out the descriptors that the variables name, for the command.
+    pub fn hand_on(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.handed_on)
+    }
+
+    /// Keeps the jobserver until it is dropped.
+    pub async fn serve(mut self) {
+        let Err(error) = self.keep().await;
+        tracing::warn!("the share of a command stays as it is: {error}");
+        // Its slots stay taken until its command is over.
+        pending().await
+    }
+
+    async fn keep(&mut self) -> io::Result<Infallible> {
+        // Since when it looks as if nothing was built.
+        let mut idle_since = None;
+        loop {
+            let patience = self.settle()?.patience();
+            if patience.is_none() {
+                idle_since = None;
+            }
+            let leaves_at =
+                patience.map(|patience| *idle_since.get_or_insert_with(Instant::now) + patience);
+            let is_over = async {
+                match leaves_at {
+                    Some(at) => sleep_until(at).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                changed = self.woken.changed() => changed.map_err(io::Error::other)?,
+                () = is_over => {
+                    self.leave()?;
+                    idle_since = None;
+                }
+            }
+        }
+    }
+
+    /// Does what is to be done now, and returns what it sees then.
+    fn settle(&mut self) -> io::Result<Seen> {
+        self.woken.mark_unchanged();
+        let mut none_free = false;
+        loop {
+            let seen = self.look(none_free)?;
+            match (seen.step(), self.member.as_mut()) {
+                (Step::Join, _) => self.member = Some(self.pool.join()?),
+                (Step::TakeSlot, Some(member)) => none_free = !member.take_slot()?,
+                (Step::Put, _) => self.fifo.put()?,
+                (Step::TakeOut, _) => drop(self.fifo.take_out()?),
+                (Step::GiveBack, Some(member)) => {
+                    if self.fifo.take_out()? {
+                        member.free_slot()?;
+                    }
+                }
+                (Step::Wish(wish), Some(member)) => {
+                    member.set_wish(wish)?;
+                    // One that was freed meanwhile woke no lease.
+                    none_free = false;
+                }
+                (Step::Rest, _) | (_, None) => return Ok(seen),
+            }
+        }
+    }
+
+    fn look(&mut self, none_free: bool) -> io::Result<Seen> {
+        let (taken, waiting) = self.fifo.count()?;
+        let pool = match &self.member {
+            Some(member) => View::Inside(Share {
+                held: member.held(),
+                fair: member.fair_share()?,
+                wish: member.wish(),
+                wish_of_others: member.wish_of_others()?,
+                none_free,
+            }),
+            None => View::Outside {
+                may_begin: self.pool.has_free_slot()? || self.pool.fair_share()? > 1,
+            },
+        };
+        Ok(Seen {
+            taken,
+            waiting,
+            pool,
+        })
+    }
+
+    /// Gives up all slots, and all tokens but one.
+    fn leave(&mut self) -> io::Result<()> {
+        let (_, waiting) = self.fifo.count()?;
+        for _ in 1..waiting {
+            self.fifo.take_out()?;
+        }
+        self.member = None;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,8 @@
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::{ACP, KEY, LIVE, SETS, STEERED, agent_of, runs, session, spawn, team_of};
+use super::{ACP, KEY, LIVE, SETS, STEERED, agent_of, runs, session, spawn, team_around, team_of};
+use crate::sandbox::slots::{OPEN, TAKE, team_of_two};
 use crate::support::{Team, is_alive, signal};
 
 /// A team whose agent is started by this command line of a shell.
@@ -17,6 +18,26 @@ fn team_behind(shell: &str, layers: &str) -> Option<Team> {
     );
     team.trust();
     Some(team)
+}
+
+/// An agent hands no descriptors on to its commands: they find their jobserver by its path.
+#[test]
+fn the_commands_of_an_agent_take_slots() {
+    for layers in SETS {
+        let Some(team) = team_around(team_of_two("fifo:"), &[&ACP], layers) else {
+            continue;
+        };
+        spawn(&team, &ACP, &[]);
+        let said = runs(&team, &format!("$ {OPEN}; {TAKE}; printf + >&9; {TAKE}"));
+        let content = said["content"].as_str().unwrap();
+        assert_eq!(content.matches("took +").count(), 2, "{said}");
+    }
+    let Some(team) = team_around(team_of_two("--jobserver-fds="), &[&ACP], LIVE) else {
+        return;
+    };
+    spawn(&team, &ACP, &[]);
+    let said = runs(&team, "$ echo \"[$CARGO_MAKEFLAGS]\"");
+    assert!(said["content"].as_str().unwrap().contains("[]"), "{said}");
 }
 
 /// A prompt that comes during a turn cancels that, with some agents.

@@ -25,6 +25,7 @@ mod programs;
 mod search;
 mod secrets;
 mod shared;
+pub(crate) mod slots;
 mod start;
 mod team_directory;
 mod teams;

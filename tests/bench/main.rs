@@ -19,6 +19,7 @@ mod journal;
 mod latency;
 mod lifecycle;
 mod limit;
+mod machine;
 mod many;
 mod peer;
 mod sandbox;
@@ -51,7 +52,7 @@ impl Effort {
 /// A group of figures that are measured together, under the name that a filter selects.
 type Group = (&'static str, fn(Effort) -> Vec<Figure>);
 
-const GROUPS: [Group; 13] = [
+const GROUPS: [Group; 14] = [
     ("latency", latency::measure),
     ("lifecycle", lifecycle::measure),
     ("writers", writers::measure),
@@ -65,6 +66,7 @@ const GROUPS: [Group; 13] = [
     ("work", work::measure),
     ("views", views::measure),
     ("agents", agents::measure),
+    ("machine", machine::measure),
 ];
 
 fn main() -> ExitCode {

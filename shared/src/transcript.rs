@@ -41,6 +41,9 @@ pub struct Entry {
     /// that subagent, and to the member's own only by its cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
+    /// The model that it cost, if that is not the recorded one: a fallback that answers in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// What happened.
     #[serde(flatten)]
     pub event: Event,
@@ -130,6 +133,14 @@ pub enum Event {
         kept: usize,
         /// What the summary cost.
         usage: Usage,
+    },
+    /// The service of the model stayed overloaded: another model of it answers until the piece of
+    /// work ends.
+    Fallback {
+        /// That model.
+        answers: String,
+        /// What the service said.
+        reason: String,
     },
     /// A call has its result.
     Result {
@@ -269,7 +280,8 @@ impl Event {
             | Self::Answer { .. }
             | Self::Charged { .. }
             | Self::Result { .. }
-            | Self::Compacted { .. } => false,
+            | Self::Compacted { .. }
+            | Self::Fallback { .. } => false,
         }
     }
 }
@@ -431,6 +443,7 @@ mod tests {
                 inbox: Position::START,
                 pending_notices: Vec::new(),
                 call: None,
+                model: None,
                 event,
             })
             .unwrap()
@@ -479,6 +492,7 @@ mod tests {
             inbox: Position { offset, tail: 7 },
             pending_notices: Vec::new(),
             call: None,
+            model: None,
             event: Event::Left {
                 reason: "x".to_owned(),
                 incarnation: 1,

@@ -31,8 +31,9 @@ const ALL_TABLES: [&str; 11] = [
 ];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 73] = [
+const EXAMPLES: [(&str, &str); 74] = [
     ("model", "'script'"),
+    ("fallback_model", "'anthropic:x'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
     ("permissions", "'ask'"),

@@ -2,6 +2,7 @@
 //! real ones would.
 
 mod failures;
+mod fallback;
 mod network;
 mod pauses;
 

@@ -9,6 +9,7 @@ mod changes;
 mod report;
 mod step;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use teamd_shared::control::{Directive, PendingShutdown};
@@ -49,6 +50,8 @@ pub struct State {
     /// has begun again.
     outage: Option<String>,
     limits: Budget,
+    /// The prices of the models that answer in the place of its own, as far as they are known.
+    other_prices: BTreeMap<String, Price>,
     interrupted: bool,
     /// Whether work has arrived during a call, and the model was not asked since.
     has_news: bool,
@@ -169,6 +172,7 @@ impl State {
             pause: None,
             outage: None,
             limits,
+            other_prices: BTreeMap::new(),
             interrupted: false,
             has_news: false,
             end: None,

@@ -157,7 +157,10 @@ impl ModelConversation {
                     self.push_text(INTERRUPTED.to_owned());
                 }
             }
-            Event::Rejected { .. } | Event::Restarted { .. } | Event::Charged { .. } => {}
+            Event::Rejected { .. }
+            | Event::Restarted { .. }
+            | Event::Fallback { .. }
+            | Event::Charged { .. } => {}
         }
     }
 

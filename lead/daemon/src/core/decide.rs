@@ -90,7 +90,9 @@ pub(crate) fn decide(view: &DecisionView<'_>, event: &Event, ids: &mut dyn Ids) 
         } => view.submitted(incarnation, request_id, line),
         Event::Leaving { incarnation } => view.leaving(incarnation),
         // What it says is recorded with its end.
-        Event::Disconnected { .. } | Event::Unable { .. } => Decision::default(),
+        Event::Disconnected { .. } | Event::Unable { .. } | Event::OtherModels { .. } => {
+            Decision::default()
+        }
         Event::Started {
             incarnation,
             process,

@@ -13,6 +13,7 @@ use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
 use teamd_shared::task::TaskId;
+use teamd_shared::usage::{OtherModels, Usage};
 
 use super::caller::{Actor, ReplyTo};
 use super::incarnation::Incarnation;
@@ -62,6 +63,13 @@ pub(crate) enum Event {
     Said {
         incarnation: Incarnation,
         state: WorkerState,
+    },
+    /// A worker reports what other models have used than the recorded one, and all that its
+    /// conversation has cost by then.
+    OtherModels {
+        incarnation: Incarnation,
+        models: OtherModels,
+        all: Usage,
     },
     /// A worker submits a line of the lead's inbox: what was read there, or why it could not be.
     Submitted {
@@ -164,6 +172,7 @@ impl Event {
             Self::Greeted { incarnation }
             | Self::Connected { incarnation, .. }
             | Self::Said { incarnation, .. }
+            | Self::OtherModels { incarnation, .. }
             | Self::Submitted { incarnation, .. }
             | Self::Leaving { incarnation }
             | Self::Unable { incarnation, .. }

@@ -119,6 +119,11 @@ impl EventLoop {
                         self.dispatcher.runs_commands(&incarnation, run, now);
                         None
                     }
+                    FromWorker::OtherModels(models, all) => Some(Event::OtherModels {
+                        incarnation,
+                        models,
+                        all,
+                    }),
                     FromWorker::Asks(TaggedCommand { tag, command }) => {
                         let client = ReplyTo {
                             connection,

@@ -305,6 +305,7 @@ impl World<'_> {
             | FromWorker::Pong { .. }
             | FromWorker::McpServers(_)
             | FromWorker::RunsCommands(_)
+            | FromWorker::OtherModels(..)
             | FromWorker::Unable { .. } => {}
         }
     }

@@ -153,6 +153,13 @@ impl State {
             }
             // The model is asked again.
             Event::Compacted { .. } => self.dropped(),
+            // The other model is asked. Its service is not known to be unavailable.
+            Event::Fallback { .. } => {
+                self.pause = None;
+                if let At::Thinking { results } = self.work.at {
+                    self.work.at = At::Turn { results };
+                }
+            }
             Event::Idle { .. } => {
                 self.interrupted = false;
                 self.has_news = false;
@@ -288,13 +295,16 @@ impl State {
     /// Returns what this piece of work may still cost.
     pub fn budget_left(&self) -> Budget {
         let turns = self.limits.turns.saturating_sub(self.work.turns);
+        let left = self.left_of(
+            self.limits.less_granted(self.work.granted),
+            &self.work.spent,
+        );
+        let price = self.price_of_answers();
+        let left = left.within_total(self.total_left());
         Budget {
             turns,
-            ..self
-                .limits
-                .less(&self.work.spent)
-                .less_granted(self.work.granted)
-                .within_total(&self.work.usage)
+            cost: left.cost.map(|(most, _)| (most, price)),
+            ..left
         }
     }
 

@@ -7,6 +7,7 @@ use teamd_shared::member::Waiting;
 use teamd_shared::message::{IDLE, IdleReason, Relevance};
 use teamd_shared::request::Status;
 use teamd_shared::task::TaskId;
+use teamd_shared::transcript::Usage;
 
 use super::{ShutdownAnswer, State};
 use crate::at::{At, Pending, SubmissionProgress};
@@ -151,8 +152,11 @@ impl State {
         let turns = (self.work.turns >= most).then_some(IdleReason::MaxTurns);
         let limits = self.limits.less_granted(self.work.granted);
         turns
-            .or_else(|| self.limits.total_reached(&self.work.usage))
-            .or_else(|| limits.reached(&self.work.spent))
+            .or_else(|| self.total_left().reached(&Usage::default()))
+            .or_else(|| {
+                self.left_of(limits, &self.work.spent)
+                    .reached(&Usage::default())
+            })
     }
 
     /// Returns what an agent gets to read while its turn continues in a call: it reads that with

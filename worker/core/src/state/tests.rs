@@ -86,7 +86,7 @@ fn state_of(at: At, turns: u32, output_tokens: u64, mail: Relevance) -> State {
     let mut work = WorkProgress::new(Name::new("alice").unwrap());
     work.at = at;
     work.turns = turns;
-    work.spent = Usage {
+    work.spent.own = Usage {
         output_tokens,
         ..Usage::default()
     };

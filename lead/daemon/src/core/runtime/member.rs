@@ -5,6 +5,7 @@ use std::time::Duration;
 use teamd_shared::control::WorkerState;
 use teamd_shared::environment::Environment;
 use teamd_shared::member::Doing;
+use teamd_shared::usage::OtherModels;
 
 use super::ladder::Ladder;
 use super::refusals::BranchRefusals;
@@ -21,6 +22,8 @@ pub(crate) struct MemberRuntime {
     pub(super) restarts: Vec<(f64, Duration)>,
     /// Its last report.
     pub(crate) state: WorkerState,
+    /// Its last report of other models than the recorded one.
+    pub(crate) other_models: OtherModels,
     /// Why it cannot begin or continue, by its own report. Its end follows.
     pub(crate) unable: Option<String>,
     /// Whether it has worked, and is idle since.
@@ -79,8 +82,11 @@ impl MemberRuntime {
             ..WorkerState::default()
         };
         let unable = self.unable.take();
+        let mut other_models = std::mem::take(&mut self.other_models);
+        other_models.answers = None;
         *self = Self {
             state,
+            other_models,
             unable,
             ..self.next(self.incarnation)
         };

@@ -123,8 +123,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "is_zero")]
         model_calls: u32,
     },
-    /// The conversation was near the end of the model's window: what came before was put into a
-    /// summary. What the model sees from here on begins with the summary and the last exchanges
+    /// The conversation was near the end of the model's window, or a person asked for it: what came
+    /// before was put into a summary. What the model sees from here on begins with the summary and the last exchanges
     /// that were kept.
     Compacted {
         /// The summary of what the model no longer sees.
@@ -133,6 +133,9 @@ pub enum Event {
         kept: usize,
         /// What the summary cost.
         usage: Usage,
+        /// Whether a person asked for it while there was no work.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        at_rest: bool,
     },
     /// The service of the model stayed overloaded: another model of it answers until the piece of
     /// work ends.
@@ -270,6 +273,7 @@ impl Event {
     pub fn is_rest(&self, of: &Name) -> bool {
         match self {
             Self::Idle { goes_on, .. } => !goes_on,
+            Self::Compacted { at_rest, .. } => *at_rest,
             Self::Left { .. } | Self::Rejected { .. } | Self::Restarted { .. } => true,
             Self::Incarnation { prompt, .. } => prompt.is_none(),
             Self::Messages { messages } => !messages
@@ -280,7 +284,6 @@ impl Event {
             | Self::Answer { .. }
             | Self::Charged { .. }
             | Self::Result { .. }
-            | Self::Compacted { .. }
             | Self::Fallback { .. } => false,
         }
     }

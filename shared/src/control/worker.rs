@@ -81,6 +81,13 @@ pub enum FromWorker {
     /// What models other than the recorded one have used, with all that its conversation has cost by
     /// then: said before the state of that cost. A frame of its own, too.
     OtherModels(OtherModels, Usage),
+    /// What came of a [`ToWorker::Compact`].
+    Compacted {
+        /// As it was asked.
+        id: RequestId,
+        /// Nothing, or why nothing was put into a summary. Fits behind "error: ".
+        outcome: Result<(), String>,
+    },
 }
 
 /// What the daemon sends to a worker.
@@ -127,6 +134,12 @@ pub enum ToWorker {
     Ping {
         /// Chosen by the daemon, from 1.
         number: u64,
+    },
+    /// Put the conversation into a summary, before the model is asked again. Answered by
+    /// [`FromWorker::Compacted`].
+    Compact {
+        /// Chosen by the client.
+        id: RequestId,
     },
 }
 

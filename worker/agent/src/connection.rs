@@ -240,6 +240,11 @@ impl Link {
         }
     }
 
+    /// Reports what came of a summary that was asked for.
+    pub(crate) fn report_compacted(&self, id: RequestId, outcome: Result<(), String>) {
+        self.change(|_| false, Some(FromWorker::Compacted { id, outcome }));
+    }
+
     /// Submits a line, until that is withdrawn.
     pub(crate) fn submit(&self, request_id: RequestId, Appended { offset, len }: Appended) {
         self.change(

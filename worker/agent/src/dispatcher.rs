@@ -229,6 +229,7 @@ impl<T: Tools> Dispatcher<T> {
                 .link
                 .answered(reply.tag, reply.result.map_err(Unanswered::Refused)),
             ToWorker::Ping { number } => self.link.pong(number),
+            ToWorker::Compact { id } => self.state.asks_to_compact(id),
             ToWorker::Stranger { why } => self.state.end(IncarnationEnd::Unknown(why)),
         }
     }

@@ -86,6 +86,7 @@ impl<T: Tools> Session<T> {
                     self.record(Event::Asked { request_id, reason })?
                 }
                 NextStep::Think => self.think().await?,
+                NextStep::Compact => self.compact().await?,
                 NextStep::Call => self.call().await?,
                 NextStep::Skip(why) => self.skip(&why)?,
                 NextStep::Submit => self.submit().await?,

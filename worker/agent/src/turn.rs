@@ -2,6 +2,7 @@
 //! recorded before the next call begins. What a step does next is not decided here.
 
 mod agent;
+mod compact;
 mod delegate;
 mod submission;
 

@@ -58,6 +58,16 @@ pub struct State {
     end: Option<IncarnationEnd>,
     background: bool,
     leaving: bool,
+    compaction: Compaction,
+}
+
+/// The summary that people ask for.
+#[derive(Debug, Clone, Default)]
+struct Compaction {
+    /// Who waits for it.
+    asked: Vec<RequestId>,
+    /// Whether it is being written while there is no work.
+    at_rest: bool,
 }
 
 /// What the daemon wants of it.
@@ -178,6 +188,7 @@ impl State {
             end: None,
             background: false,
             leaving: false,
+            compaction: Compaction::default(),
         };
         state.arrived(arrived, now);
         state.directive(directive, now);

@@ -164,6 +164,12 @@ impl ModelConversation {
         }
     }
 
+    /// Tells whether the model has said anything that it still sees.
+    pub(super) fn has_answers(&self) -> bool {
+        let mut turns = self.turns.iter();
+        turns.any(|turn| turn.role == Role::Assistant)
+    }
+
     /// Returns the turns so far as they can be sent: with an answer to every call, and a last turn
     /// of the user.
     pub(crate) fn turns(&self) -> Cow<'_, [PromptTurn]> {

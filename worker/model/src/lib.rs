@@ -217,6 +217,27 @@ impl Model {
         }
     }
 
+    /// Puts the conversation into a summary that a person asks for. Returns the entry, as
+    /// [`Model::answer`] does.
+    ///
+    /// # Errors
+    /// [`ModelError`] if there is no summary.
+    pub async fn compact(&mut self, budget: Budget) -> Result<Event, ModelError> {
+        match self {
+            Self::Remote(remote) => remote.compact(budget).await,
+            Self::Unusable(error) => Err(error.clone()),
+            _ => Err(ModelError::Failed("it has no summary".to_owned())),
+        }
+    }
+
+    /// Tells whether a summary would leave anything out.
+    pub fn can_compact(&self) -> bool {
+        match self {
+            Self::Unusable(_) => true,
+            _ => self.remote().is_some_and(Remote::can_compact),
+        }
+    }
+
     /// Returns the model that answers in the place of its own until the piece of work ends.
     pub fn fallback_in_use(&self) -> Option<&str> {
         self.remote().and_then(Remote::fallback_in_use)

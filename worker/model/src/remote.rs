@@ -155,6 +155,18 @@ impl Remote {
         self.or_fallback(answered)
     }
 
+    /// Puts the whole conversation into a summary.
+    pub(super) async fn compact(&mut self, budget: Budget) -> Result<Event, ModelError> {
+        let service = active(&mut self.service, &mut self.fallback);
+        let compacted = self.own.compact(service, budget, 0).await;
+        self.or_fallback(compacted)
+    }
+
+    /// Tells whether the model has said anything since the last summary.
+    pub(super) fn can_compact(&self) -> bool {
+        self.own.conversation.has_answers()
+    }
+
     /// Returns that the fallback answers from here on, in the place of an overloaded service.
     fn or_fallback(&self, answered: Result<Event, ModelError>) -> Result<Event, ModelError> {
         match (answered, &self.fallback) {
@@ -251,7 +263,8 @@ impl Dialogue {
         observe: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Event, ModelError> {
         if self.is_full() {
-            return self.compact(service, budget).await;
+            let kept = self.room.kept(&self.conversation);
+            return self.compact(service, budget, kept).await;
         }
         let turns = self.conversation.turns();
         let prompt = self.persona.prompt(&turns, None);
@@ -271,7 +284,8 @@ impl Dialogue {
             Err(ModelError::TooLong(why)) => {
                 self.room.refused = true;
                 if self.is_full() {
-                    self.compact(service, budget).await
+                    let kept = self.room.kept(&self.conversation);
+                    self.compact(service, budget, kept).await
                 } else {
                     Err(ModelError::TooLong(why))
                 }
@@ -281,7 +295,7 @@ impl Dialogue {
     }
 
     /// Replaces the beginning of the conversation by a summary, written by the model if it can,
-    /// else made without it.
+    /// else made without it; `kept`: how many of the last answers stay.
     ///
     /// # Errors
     /// [`ModelError`] if the service cannot be asked now, for reasons other than the conversation.
@@ -290,6 +304,7 @@ impl Dialogue {
         &mut self,
         service: &mut ModelService,
         budget: Budget,
+        kept: usize,
     ) -> Result<Event, ModelError> {
         let turns = self.conversation.turns().into_owned();
         let mut answer = if self.room.refused {
@@ -312,13 +327,13 @@ impl Dialogue {
         };
         // A first attempt without an answer has a cost, too.
         usage += service.take_unrecorded();
-        let kept = self.room.kept(&self.conversation);
         let summary =
             compaction::compose(&self.conversation, &written, kept, self.room.for_summary());
         Ok(Event::Compacted {
             summary,
             kept,
             usage,
+            at_rest: false,
         })
     }
 

@@ -71,6 +71,12 @@ pub(crate) enum Event {
         models: OtherModels,
         all: Usage,
     },
+    /// A worker reports what came of a summary of its conversation.
+    Compacted {
+        incarnation: Incarnation,
+        id: RequestId,
+        outcome: Result<(), String>,
+    },
     /// A worker submits a line of the lead's inbox: what was read there, or why it could not be.
     Submitted {
         incarnation: Incarnation,
@@ -173,6 +179,7 @@ impl Event {
             | Self::Connected { incarnation, .. }
             | Self::Said { incarnation, .. }
             | Self::OtherModels { incarnation, .. }
+            | Self::Compacted { incarnation, .. }
             | Self::Submitted { incarnation, .. }
             | Self::Leaving { incarnation }
             | Self::Unable { incarnation, .. }
@@ -219,6 +226,8 @@ pub(crate) enum Until {
     Judged(RequestId),
     /// Nothing is left of the jobs that prepared a start which was called off.
     CalledOff,
+    /// The worker of this incarnation has said what came of this summary of its conversation.
+    Compacted(u32, RequestId),
 }
 
 /// What is to be done, after the journal has the decision.

@@ -123,6 +123,15 @@ impl Runtime {
                     }
                 }
             }
+            Event::Compacted {
+                incarnation,
+                id,
+                outcome,
+            } => {
+                if let Some(worker) = self.of_mut(incarnation) {
+                    worker.compacted.insert(id.clone(), outcome.clone());
+                }
+            }
             Event::Pong {
                 incarnation,
                 number,

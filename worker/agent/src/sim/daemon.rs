@@ -306,6 +306,7 @@ impl World<'_> {
             | FromWorker::McpServers(_)
             | FromWorker::RunsCommands(_)
             | FromWorker::OtherModels(..)
+            | FromWorker::Compacted { .. }
             | FromWorker::Unable { .. } => {}
         }
     }

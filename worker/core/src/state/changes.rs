@@ -124,6 +124,11 @@ impl State {
         };
     }
 
+    /// A person asks for a summary of the conversation.
+    pub fn asks_to_compact(&mut self, id: RequestId) {
+        self.compaction.asked.push(id);
+    }
+
     /// Background commands run, or the last has ended.
     pub fn background(&mut self, running: bool) {
         self.background = running;
@@ -152,6 +157,7 @@ impl State {
                 self.act();
             }
             // The model is asked again.
+            Event::Compacted { at_rest: true, .. } => {}
             Event::Compacted { .. } => self.dropped(),
             // The other model is asked. Its service is not known to be unavailable.
             Event::Fallback { .. } => {
@@ -184,6 +190,29 @@ impl State {
         self.pause = None;
         self.outage = None;
         self.has_news = false;
+    }
+
+    /// A summary begins to be written that was asked for; returns what that may cost, and whether
+    /// there is no work.
+    pub fn compacting(&mut self) -> (Budget, bool) {
+        let at_rest = self.work.at == At::Idle;
+        if !at_rest {
+            let budget = self.budget_left();
+            self.thinking();
+            return (budget, at_rest);
+        }
+        // What a piece of work may cost is not spent yet.
+        self.pause = None;
+        self.compaction.at_rest = true;
+        (self.limits.within_total(self.total_left()), at_rest)
+    }
+
+    /// It is written, or is not going to be; returns who has asked for it.
+    pub fn compacted(&mut self) -> Vec<RequestId> {
+        if matches!(self.work.at, At::Thinking { .. }) {
+            self.dropped();
+        }
+        std::mem::take(&mut self.compaction).asked
     }
 
     /// The model call waits for its service, or continues.

@@ -176,6 +176,9 @@ impl State {
     /// Returns what the worker says of itself; `needs_waking`: its inbox is not watched.
     pub fn report(&self, needs_waking: bool) -> WorkerState {
         let (doing, activity) = match &self.work.at {
+            At::Idle if self.compaction.at_rest => {
+                (Doing::Idle, "putting the conversation into a summary")
+            }
             At::Idle => (Doing::Idle, self.work.trouble.as_str()),
             At::Pending(Pending {
                 progress: SubmissionProgress::Recorded(Status::Pending),
@@ -191,6 +194,9 @@ impl State {
         let mut activity = activity.to_owned();
         if doing == Doing::Working && !self.work.todo.is_done() {
             activity = format!("{activity} · {}", self.work.todo.summary());
+        }
+        if doing == Doing::Working && self.must_compact() {
+            activity = format!("{activity} · then a summary of the conversation");
         }
         // Beside the activity, which the lead agent is shown: a pause is for people. One that was
         // told late belongs to a call that is over.

@@ -1,9 +1,11 @@
 //! What the daemon knows of the worker of one member.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use teamd_shared::control::WorkerState;
 use teamd_shared::environment::Environment;
+use teamd_shared::id::RequestId;
 use teamd_shared::member::Doing;
 use teamd_shared::usage::OtherModels;
 
@@ -24,6 +26,8 @@ pub(crate) struct MemberRuntime {
     pub(crate) state: WorkerState,
     /// Its last report of other models than the recorded one.
     pub(crate) other_models: OtherModels,
+    /// What came of the summaries of its conversation that were asked for.
+    pub(crate) compacted: BTreeMap<RequestId, Result<(), String>>,
     /// Why it cannot begin or continue, by its own report. Its end follows.
     pub(crate) unable: Option<String>,
     /// Whether it has worked, and is idle since.

@@ -181,7 +181,8 @@ impl World {
             Up::Says(
                 FromWorker::McpServers(_)
                 | FromWorker::RunsCommands(_)
-                | FromWorker::OtherModels(..),
+                | FromWorker::OtherModels(..)
+                | FromWorker::Compacted { .. },
             ) => None,
             Up::Says(FromWorker::Unable { why }) => Some(Event::Unable { incarnation, why }),
             Up::Says(FromWorker::Submitted {

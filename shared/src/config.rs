@@ -19,7 +19,7 @@ use crate::name::Name;
 use crate::process::Identity;
 use crate::sandbox::{Layers, Namespaces};
 use crate::team_dir::{DirError, TeamDir, TeamPath};
-use crate::usage::Usage;
+use crate::usage::{OtherModels, Usage, UsageByModel};
 
 /// The version that is written.
 pub const VERSION: u32 = 1;
@@ -116,6 +116,13 @@ pub struct RosterMember {
     pub bounds: Bounds,
     /// What its conversation has cost so far, in tokens.
     pub usage: Usage,
+    /// The model that answers in the place of its own while the service is overloaded; left out
+    /// where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback_model: Option<String>,
+    /// What other models have used of `usage`; left out where none has.
+    #[serde(default, skip_serializing_if = "OtherModels::is_nothing")]
+    pub other_models: OtherModels,
     /// What it does, in a few words; when it waits, why it could not continue, or nothing.
     pub activity: String,
     /// While it is idle: how its last piece of work ended; null if there was none.
@@ -160,6 +167,12 @@ impl RosterMember {
             (Some(agent), None) => agent.name.clone(),
             (Some(agent), Some((_, model))) => format!("{}:{model}", agent.name),
         }
+    }
+
+    /// Returns what its conversation has cost, by the models that used it.
+    #[must_use]
+    pub fn usage_by_model(&self) -> UsageByModel {
+        UsageByModel::parted(&self.usage, self.other_models.usage.clone())
     }
 
     /// Returns the directories and files that its commands may write while its gate is open.

@@ -140,7 +140,7 @@ proptest! {
         prop_assert_eq!(parsed.is_ok(), deep < MAX_NEST);
         let Ok(message) = parsed else { return Ok(()) };
         let event = Event::Messages { messages: vec![message.to_json()] };
-        let entry = Entry { at: 1.5, inbox: Position::START, pending_notices: Vec::new(), call: None, event };
+        let entry = Entry { at: 1.5, inbox: Position::START, pending_notices: Vec::new(), call: None, model: None, event };
         let written = serde_json::to_vec(&entry).unwrap();
         let read: Entry = serde_json::from_slice(&written).unwrap();
         prop_assert_eq!(&read, &entry);

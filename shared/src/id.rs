@@ -80,10 +80,15 @@ impl From<RequestId> for String {
     }
 }
 
-/// Returns the id of the message that tells a teammate of the end of its background command with
-/// this number: always the same, so that the message is consumed once, however often it is written.
-pub fn of_background_end(teammate: &Name, number: u32) -> Uuid {
-    let digest = Sha256::digest(format!("background {teammate} {number}"));
+/// Returns the id of the message that tells a teammate of the end of the background command with
+/// this number, which it had started in this incarnation (none: an earlier version did not note
+/// it): always the same, so that the message is consumed once, however often it is written.
+pub fn of_background_end(teammate: &Name, incarnation: Option<u32>, number: u32) -> Uuid {
+    let what = match incarnation {
+        Some(incarnation) => format!("background {teammate} {incarnation} {number}"),
+        None => format!("background {teammate} {number}"),
+    };
+    let digest = Sha256::digest(what);
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest[..16]);
     uuid::Builder::from_custom_bytes(bytes).into_uuid()
@@ -139,6 +144,17 @@ mod tests {
         for bad in ["", "a b", "../x", "ä", "a\n", &"9".repeat(65)] {
             assert!(RequestId::new(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_end_of_a_command_has_one_id_in_each_incarnation() {
+        let alice = Name::new("alice").unwrap();
+        let id = |incarnation| of_background_end(&alice, incarnation, 1);
+        assert_eq!(id(Some(1)), id(Some(1)));
+        assert_ne!(id(Some(1)), id(Some(2)));
+        assert_ne!(id(Some(1)), of_background_end(&alice, Some(11), 1));
+        // As an earlier version has written it.
+        assert_eq!(id(None).to_string(), "f0bcee8f-7c0a-854b-be36-3adceefce824");
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub use network::{MAX_PORTS, Network};
 pub use patch::{SandboxPatch, TermsPatch};
 
 use crate::checkout::Checkout;
-use crate::model_spec::ModelSpec;
+use crate::model_spec::{ModelSpec, full_name};
 use crate::price::Dollars;
 use crate::sandbox::{Layers, Namespaces};
 
@@ -42,6 +42,10 @@ pub struct Terms {
     pub role: String,
     /// The model, as `PROVIDER[:MODEL]`.
     pub model: String,
+    /// The model of the same service that answers while that one is overloaded. A record of an
+    /// earlier version has none.
+    #[serde(default)]
+    pub fallback_model: Option<String>,
     /// The program that is its mind; null for the built-in agent.
     pub program: Option<Agent>,
     /// The directory that it works in, absolute and without links.
@@ -93,6 +97,11 @@ impl Terms {
             &mut self.model,
             patch.model.as_ref().map(ToString::to_string),
         );
+        let fallback = patch.fallback_model.as_ref().map(ToString::to_string);
+        // What was recorded is of the service of the model that was recorded with it.
+        let recorded = self.fallback_model.take();
+        let recorded = recorded.filter(|model| is_of_service(model, &self.model));
+        self.fallback_model = fallback.or(recorded);
         if let Some(name) = &patch.agent {
             let program = patch.program.clone();
             self.program = program.map(|program| Agent {
@@ -133,6 +142,13 @@ impl Terms {
         self.bounds.max_idle = patch.max_idle.or(self.bounds.max_idle);
         self
     }
+}
+
+/// Tells whether two models are different ones of the same service.
+pub(crate) fn is_of_service(one: &str, other: &str) -> bool {
+    let (one, other) = (full_name(one), full_name(other));
+    let provider = |model: &str| model.parse::<ModelSpec>().ok().map(|spec| spec.provider);
+    one != other && provider(&one) == provider(&other)
 }
 
 pub(crate) fn set<T>(value: &mut T, said: Option<T>) {

@@ -41,6 +41,9 @@ pub struct Entry {
     /// that subagent, and to the member's own only by its cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
+    /// The model that it cost, if that is not the recorded one: a fallback that answers in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// What happened.
     #[serde(flatten)]
     pub event: Event,
@@ -120,8 +123,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "is_zero")]
         model_calls: u32,
     },
-    /// The conversation was near the end of the model's window: what came before was put into a
-    /// summary. What the model sees from here on begins with the summary and the last exchanges
+    /// The conversation was near the end of the model's window, or a person asked for it: what came
+    /// before was put into a summary. What the model sees from here on begins with the summary and the last exchanges
     /// that were kept.
     Compacted {
         /// The summary of what the model no longer sees.
@@ -130,6 +133,17 @@ pub enum Event {
         kept: usize,
         /// What the summary cost.
         usage: Usage,
+        /// Whether a person asked for it while there was no work.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        at_rest: bool,
+    },
+    /// The service of the model stayed overloaded: another model of it answers until the piece of
+    /// work ends.
+    Fallback {
+        /// That model.
+        answers: String,
+        /// What the service said.
+        reason: String,
     },
     /// A call has its result.
     Result {
@@ -259,6 +273,7 @@ impl Event {
     pub fn is_rest(&self, of: &Name) -> bool {
         match self {
             Self::Idle { goes_on, .. } => !goes_on,
+            Self::Compacted { at_rest, .. } => *at_rest,
             Self::Left { .. } | Self::Rejected { .. } | Self::Restarted { .. } => true,
             Self::Incarnation { prompt, .. } => prompt.is_none(),
             Self::Messages { messages } => !messages
@@ -269,7 +284,7 @@ impl Event {
             | Self::Answer { .. }
             | Self::Charged { .. }
             | Self::Result { .. }
-            | Self::Compacted { .. } => false,
+            | Self::Fallback { .. } => false,
         }
     }
 }
@@ -431,6 +446,7 @@ mod tests {
                 inbox: Position::START,
                 pending_notices: Vec::new(),
                 call: None,
+                model: None,
                 event,
             })
             .unwrap()
@@ -479,6 +495,7 @@ mod tests {
             inbox: Position { offset, tail: 7 },
             pending_notices: Vec::new(),
             call: None,
+            model: None,
             event: Event::Left {
                 reason: "x".to_owned(),
                 incarnation: 1,

@@ -1,5 +1,7 @@
 //! The tokens that models use. Pure.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +71,67 @@ impl Usage {
     }
 }
 
+/// The tokens of a conversation, by the models that used them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UsageByModel {
+    /// What the recorded model has used.
+    pub own: Usage,
+    /// What others have used that answered in its place.
+    pub others: BTreeMap<String, Usage>,
+}
+
+impl UsageByModel {
+    /// Counts what a model has used; none: the recorded one.
+    pub fn count(&mut self, model: Option<&str>, usage: Usage) {
+        let Some(model) = model else {
+            self.own += usage;
+            return;
+        };
+        if !usage.is_nothing() {
+            *self.others.entry(model.to_owned()).or_default() += usage;
+        }
+    }
+
+    /// Parts a sum into what others have used, and the rest.
+    pub fn parted(all: &Usage, others: BTreeMap<String, Usage>) -> Self {
+        let own = all.beyond(&sum(&others));
+        Self { own, others }
+    }
+
+    /// Sums up all models.
+    pub fn all(&self) -> Usage {
+        let mut all = self.own;
+        all += sum(&self.others);
+        all
+    }
+}
+
+fn sum(usages: &BTreeMap<String, Usage>) -> Usage {
+    let mut sum = Usage::default();
+    for usage in usages.values() {
+        sum += *usage;
+    }
+    sum
+}
+
+/// What a member has of models other than the recorded one.
+///
+/// It is also part of control frames: no field may be left out when it is written.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct OtherModels {
+    /// The one that answers now in the place of the recorded one; null: that one does.
+    pub answers: Option<String>,
+    /// What each of them has used. It is part of the usage of the conversation.
+    pub usage: BTreeMap<String, Usage>,
+}
+
+impl OtherModels {
+    /// Tells whether no other model answers or has answered.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
@@ -85,5 +148,29 @@ impl std::ops::AddAssign for Usage {
             &mut self.cache_creation_input_tokens,
             other.cache_creation_input_tokens,
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(input_tokens: u64) -> Usage {
+        Usage {
+            input_tokens,
+            ..Usage::default()
+        }
+    }
+
+    #[test]
+    fn a_sum_is_parted_by_models_again() {
+        let mut used = UsageByModel::default();
+        used.count(None, tokens(5));
+        used.count(Some("openai:small"), tokens(7));
+        used.count(Some("openai:small"), tokens(1));
+        used.count(Some("openai:other"), Usage::default());
+        assert_eq!(used.all(), tokens(13));
+        assert_eq!(used.others.len(), 1, "what was not used is not listed");
+        assert_eq!(UsageByModel::parted(&used.all(), used.others.clone()), used);
     }
 }

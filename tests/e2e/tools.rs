@@ -531,3 +531,25 @@ fn a_teammate_commits_in_place_where_the_user_has_no_author_and_as_the_user_wher
     );
     assert_eq!(content(&results[0]), "Una <una@example.org>");
 }
+
+#[test]
+fn what_a_command_writes_into_the_author_file_is_confined_like_the_command() {
+    let team = with_alice();
+    let set = "/bash git init -q . && git config -f \"$GIT_CONFIG_SYSTEM\" core.fsmonitor 'touch ran; false' && \
+               git status -s > /dev/null; ls ran";
+    assert_eq!(content(&team.does("alice", set)[0]), "ran");
+    let ran = team.root().join("ran");
+    std::fs::remove_file(&ran).unwrap();
+    // Nothing outside reads the file: no other process has the variable.
+    let environment = std::fs::read(format!("/proc/{}/environ", team.pid("alice"))).unwrap();
+    let environment = String::from_utf8_lossy(&environment).into_owned();
+    assert!(!environment.contains("GIT_CONFIG_SYSTEM"), "{environment}");
+    let mut outside = std::process::Command::new("git");
+    outside.args(["status", "-s"]).current_dir(team.root());
+    assert!(outside.output().unwrap().status.success());
+    assert!(!ran.exists());
+    // It opens no gate.
+    team.teamctl(["request-plan", "alice"]).ok();
+    team.does("alice", "/bash git status -s");
+    assert!(!ran.exists());
+}

@@ -19,9 +19,9 @@ use clap::{Parser, Subcommand};
 use crate::context::Global;
 
 pub use acting::{
-    AcpArgs, Approve, Attach, BroadcastArgs, Chat, Down, Forget, Mcp, McpCommand, McpInstall,
-    MemoryArgs, MemoryCommand, RequestPlanArgs, Send, Shutdown, Spawn, Teammate, Up, VerdictArgs,
-    Wait,
+    AcpArgs, Approve, Attach, BroadcastArgs, Chat, CompactArgs, Down, Forget, Mcp, McpCommand,
+    McpInstall, MemoryArgs, MemoryCommand, RequestPlanArgs, Send, Shutdown, Spawn, Teammate, Up,
+    VerdictArgs, Wait,
 };
 pub use groups::lay_out;
 pub use looking::{
@@ -108,6 +108,8 @@ pub enum TeamctlCommand {
     Broadcast(BroadcastArgs),
     /// Interrupt a teammate's current turn
     Interrupt(Teammate),
+    /// Put the conversation of a built-in agent into a summary
+    Compact(CompactArgs),
     /// Show the last messages of an inbox, without consuming them
     Inbox(InboxArgs),
     /// Show a teammate's conversation with its model

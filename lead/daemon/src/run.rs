@@ -306,10 +306,9 @@ fn take_over(
         .collect();
     for event in &events {
         if let Event::Found { incarnation } = event
-            && let Some((doing, usage)) =
-                before.and_then(|before| RosterFile::last_said(before, incarnation))
+            && let Some(said) = before.and_then(|before| RosterFile::last_said(before, incarnation))
         {
-            daemon.dispatcher.runtime.recall(incarnation, doing, usage);
+            daemon.dispatcher.runtime.recall(incarnation, said);
         }
     }
     daemon

@@ -145,6 +145,14 @@ pub enum Command {
     },
     /// Approve a plan, if its text is the one that was read. Answered as [`Command::Answer`].
     ApprovePlan(PlanApproval),
+    /// Put the conversation of a built-in agent into a summary. Answered with [`Done::Recorded`] when
+    /// that is in the transcript.
+    Compact {
+        /// Chosen by the client. A client that repeats the command under the same id joins it.
+        id: RequestId,
+        /// The member.
+        name: Name,
+    },
 }
 
 /// The approval of a plan by its text.

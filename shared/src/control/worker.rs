@@ -10,7 +10,7 @@ use crate::id::TaskId;
 use crate::member::{Doing, Gate, Permissions, Terms, Waiting};
 use crate::message::IdleReason;
 use crate::position::Position;
-use crate::usage::Usage;
+use crate::usage::{OtherModels, Usage};
 
 use super::command::{PlanVerdict, Reply, TaggedCommand};
 use super::mcp::McpServerReport;
@@ -78,6 +78,16 @@ pub enum FromWorker {
     /// Whether commands of it run in the background: said when the first begins, and when the last
     /// has ended. A frame of its own, too.
     RunsCommands(bool),
+    /// What models other than the recorded one have used, with all that its conversation has cost by
+    /// then: said before the state of that cost. A frame of its own, too.
+    OtherModels(OtherModels, Usage),
+    /// What came of a [`ToWorker::Compact`].
+    Compacted {
+        /// As it was asked.
+        id: RequestId,
+        /// Nothing, or why nothing was put into a summary. Fits behind "error: ".
+        outcome: Result<(), String>,
+    },
 }
 
 /// What the daemon sends to a worker.
@@ -124,6 +134,12 @@ pub enum ToWorker {
     Ping {
         /// Chosen by the daemon, from 1.
         number: u64,
+    },
+    /// Put the conversation into a summary, before the model is asked again. Answered by
+    /// [`FromWorker::Compacted`].
+    Compact {
+        /// Chosen by the client.
+        id: RequestId,
     },
 }
 

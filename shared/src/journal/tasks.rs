@@ -17,7 +17,36 @@ use crate::task::{Task, TaskEvent, TaskStatus};
 /// own.
 const COMMANDS: usize = 64;
 
+/// What was made of a source before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EarlierImport {
+    /// The task.
+    pub task: TaskId,
+    /// That it is there. Fits behind "error: ".
+    pub message: String,
+    /// What to do next. Fits behind "hint: ".
+    pub hint: String,
+}
+
 impl Team {
+    /// Returns what was made of a source before, if anything: it is imported once.
+    pub fn imported_before(&self, source: &str) -> Option<EarlierImport> {
+        let task = *self.sources.get(source)?;
+        let known = self.tasks.get(&task);
+        let title = known.map_or_else(|| format!("task {task}"), Task::title);
+        let hint = match self.task_status(task) {
+            Some(TaskStatus::Failed | TaskStatus::Cancelled) => {
+                format!("`teamctl task retry {task}` opens it again")
+            }
+            _ => format!("`teamctl task show {task}` shows it"),
+        };
+        Some(EarlierImport {
+            task,
+            message: format!("{source} is imported already: {title}"),
+            hint,
+        })
+    }
+
     pub(super) fn apply_task(&mut self, line: &Line, record: &TaskRecord) {
         let task = record.task.clone();
         if record.derived_from.is_some() {

@@ -1,5 +1,7 @@
 //! How an incarnation ended, as its exit record says.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +60,9 @@ pub struct Exit {
     /// What its conversation had cost, as far as it had reported.
     #[serde(default, skip_serializing_if = "Usage::is_nothing")]
     pub usage: Usage,
+    /// What of that other models have used than the recorded one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub other_usage: BTreeMap<String, Usage>,
     /// Why it was ended by signals; null if it was not.
     pub ending: Option<Ending>,
     /// How the daemon knew that no process of it was left; null if it never ran, or if the daemon

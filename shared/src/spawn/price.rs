@@ -4,7 +4,7 @@ use crate::config::RosterMember;
 use crate::control::SpawnOrder;
 use crate::model_spec::ModelSpec;
 use crate::price::{PriceError, Prices};
-use crate::terms::model_of;
+use crate::terms::{is_of_service, model_of};
 
 /// Makes sure that the price of a teammate's model is known if its cost is limited. `recorded` is
 /// the roster's record of a teammate that is resumed.
@@ -33,5 +33,15 @@ pub fn require_price(
             .and_then(|member| member.agent.as_ref())
             .map(|agent| agent.protocol),
     };
-    Prices::of_environment(&order.environment)?.require(&model_of(&model, protocol))
+    let prices = Prices::of_environment(&order.environment)?;
+    prices.require(&model_of(&model, protocol))?;
+    let fallback = match (&terms.fallback_model, recorded) {
+        (Some(model), _) => Some(model.to_string()),
+        (None, Some(member)) => member.fallback_model.clone(),
+        (None, None) => None,
+    };
+    match fallback.filter(|fallback| is_of_service(fallback, &model)) {
+        Some(fallback) => prices.require(&fallback),
+        None => Ok(()),
+    }
 }

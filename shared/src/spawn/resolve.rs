@@ -11,7 +11,7 @@ use crate::environment::Environment;
 use crate::model_spec::{ModelSpec, Provider};
 use crate::name::Name;
 use crate::team_file::{TeamFile, VARIABLE};
-use crate::terms::{AgentProgram, BUILT_IN, McpServer, TermsPatch, add, service_of};
+use crate::terms::{AgentProgram, BUILT_IN, McpServer, TermsPatch, add, is_of_service, service_of};
 use crate::variable::{Lookup, SettingError, variable};
 use crate::visible::is_hidden;
 
@@ -48,6 +48,7 @@ pub fn resolve(
     } = request;
     let is_lead = *name == Name::lead();
     let names_role = flags.role.is_some();
+    let names_fallback = flags.fallback_model.is_some();
     let tables = TableLayers::of(name, flags.role.as_ref(), earlier, file);
     let lookup = |variable: &str| environment.value(variable);
     let mut terms = flags;
@@ -80,6 +81,12 @@ pub fn resolve(
         _ => terms.model.clone(),
     };
     service::check(model.as_ref(), &lookup)?;
+    let resumed = earlier.filter(|_| resume);
+    terms.fallback_model = match check_fallback(&terms, model.as_ref(), resumed, &lookup) {
+        // What a table says for all members does not hold for one that has another service.
+        Err(_) if !names_fallback && !tables.contradict() => None,
+        checked => checked?,
+    };
     hand_on(&mut environment, file, ca, is_lead);
     // The environment is always that of the command, and so are the variables in it that the
     // teammate's commands get.
@@ -138,6 +145,17 @@ impl<'f> TableLayers<'f> {
             });
         }
         terms
+    }
+
+    /// Tells whether one of them names a model and a fallback that do not go together.
+    fn contradict(&self) -> bool {
+        let mut tables = self.own.into_iter().chain(self.role).chain([self.team]);
+        tables.any(|table| match (&table.model, &table.fallback_model) {
+            (Some(model), Some(fallback)) => {
+                !is_of_service(&fallback.to_string(), &model.to_string())
+            }
+            _ => false,
+        })
     }
 
     /// Returns what is added to the prompt of the model.
@@ -243,6 +261,37 @@ fn check_model(
         });
     }
     with_model_id(model.clone(), lookup).map(Some)
+}
+
+/// What a model may be that answers in the place of another one.
+const FALLBACK: &str = "another model of the service of `model`, such as `anthropic:MODEL` for an `anthropic` model; \
+                        only the built-in agent has one";
+
+/// Makes sure that the fallback is another model of the same service, and completes its name.
+fn check_fallback(
+    terms: &TermsPatch,
+    model: Option<&ModelSpec>,
+    resumed: Option<&RosterMember>,
+    lookup: Lookup<'_>,
+) -> Result<Option<ModelSpec>, SettingError> {
+    let Some(fallback) = &terms.fallback_model else {
+        return Ok(None);
+    };
+    let has_agent = match &terms.agent {
+        Some(_) => terms.program.is_some(),
+        None => resumed.is_some_and(|member| member.agent.is_some()),
+    };
+    let named = with_model_id(fallback.clone(), lookup)?;
+    let is_script = fallback.provider == Provider::Script;
+    let fits = model.is_some_and(|model| is_of_service(&named.to_string(), &model.to_string()));
+    if has_agent || is_script || !fits {
+        return Err(SettingError {
+            variable: "fallback_model",
+            value: fallback.to_string(),
+            expected: FALLBACK,
+        });
+    }
+    Ok(Some(named))
 }
 
 /// What an agent is called.

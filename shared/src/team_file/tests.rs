@@ -34,6 +34,7 @@ const ALL_TABLES: [&str; 12] = [
 /// A value that fits each key.
 const EXAMPLES: [(&str, &str); 74] = [
     ("model", "'script'"),
+    ("fallback_model", "'anthropic:x'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
     ("permissions", "'ask'"),

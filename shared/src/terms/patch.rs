@@ -48,6 +48,9 @@ pub struct TermsPatch {
     /// by the API key that is set, else script]
     #[arg(long, value_name = "MODEL", value_parser = |text: &str| ModelSpec::try_from(text.to_owned()))]
     pub model: Option<ModelSpec>,
+    /// Model of the same service that answers while that one is overloaded [default: none]
+    #[arg(long, value_name = "MODEL", value_parser = |text: &str| ModelSpec::try_from(text.to_owned()))]
+    pub fallback_model: Option<ModelSpec>,
     /// Agent: builtin, claude, codex, opencode, gemini, or one defined in team.toml (`[agents.NAME]`)
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
@@ -202,6 +205,7 @@ impl TermsPatch {
             checkout: self.checkout.or(below.checkout),
             prompt: self.prompt.or(below.prompt),
             model: self.model.or(below.model),
+            fallback_model: self.fallback_model.or(below.fallback_model),
             agent: self.agent.or(below.agent),
             program: self.program.or(below.program),
             workspace: self.workspace.or(below.workspace),
@@ -249,6 +253,7 @@ impl TermsPatch {
             role: _,
             prompt: _,
             model: _,
+            fallback_model: _,
             agent: _,
             program: _,
             workspace,
@@ -281,6 +286,7 @@ impl TermsPatch {
             "role",
             "prompt",
             "model",
+            "fallback_model",
             "agent",
             "program",
             "servers",

@@ -151,6 +151,8 @@ impl SpawnTeammate {
             role: non_blank(&Some(self.role.clone())).map(str::to_owned),
             prompt: Some(self.prompt.clone()),
             model,
+            // What the file says of the model that the call names.
+            fallback_model: None,
             agent: non_blank(&self.agent).map(str::to_owned),
             program: None,
             workspace: None,

@@ -1,7 +1,9 @@
 //! Models over HTTP: real teammates, and a fake server for both APIs that refuses every request the
 //! real ones would.
 
+mod compact;
 mod failures;
+mod fallback;
 mod network;
 mod pauses;
 

@@ -189,3 +189,43 @@ fn a_call_in_a_cut_answer_of_it_does_not_run() {
     assert!(!team.made("made"));
     assert!(server.requests()[2].mentions("not run: your answer reached the limit"));
 }
+
+#[test]
+fn its_text_goes_on_where_it_was_cut_and_is_one_answer() {
+    let server = ModelServer::start();
+    let piece = |text: &str| Reply::text(text).stopped("max_tokens");
+    server
+        .replies(Reply::call("delegate", json!({"prompt": "look around"})))
+        .replies(piece("One, "))
+        .replies(piece("two, "))
+        .says("three.")
+        .replies(Reply::call("delegate", json!({"prompt": "look again"})));
+    for number in 1..=4 {
+        server.replies(piece(&format!("{number} ")));
+    }
+    server.says("done");
+    let team = server.team();
+    offer(&team, &["delegate"]);
+    let model = Api::Anthropic.model();
+    team.teamctl(["spawn", "alice", "--model", model, "--prompt", "go"])
+        .ok();
+    team.until_finished("alice", 1);
+    let results = own(&team.results("alice"));
+    assert_eq!(content(&results[0]), "One, two, three.");
+    let most = "1 2 3 4 \n[the answer was cut here]";
+    assert_eq!(content(&results[1]), most, "three times are enough");
+    let told = "Continue exactly where it ended";
+    let requests = server.requests();
+    let is_told: Vec<bool> = requests.iter().map(|it| it.mentions(told)).collect();
+    let expected = [
+        false, false, true, true, false, false, true, true, true, false,
+    ];
+    assert_eq!(is_told, expected, "the member is told nothing of it");
+    let entries = of_subagents(&team, "alice");
+    assert!(entries.iter().any(|entry| entry["entry"] == "messages"));
+    assert!(
+        team.entries("alice", "messages")
+            .iter()
+            .all(|entry| entry.get("call").is_some())
+    );
+}

@@ -1,7 +1,7 @@
 //! How a session begins: it follows its transcript, opens its inbox at the recorded position, and
 //! records its beginning.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,14 +62,31 @@ pub(crate) struct SessionParts<T> {
     pub(crate) environment: Arc<Environment>,
 }
 
-/// Returns the present price of its model.
-fn price(welcome: &Welcome, environment: &Environment) -> Option<Price> {
+/// Returns the present prices, if its cost is limited.
+fn prices(welcome: &Welcome, environment: &Environment) -> Option<Prices> {
+    welcome.terms.limits.max_cost?;
     let prices = Prices::of_environment(environment);
-    let prices = prices
+    prices
         .inspect_err(|error| tracing::error!("{error} (hint: {})", error.hint()))
-        .ok()?;
+        .ok()
+}
+
+/// Returns the price of its model.
+fn price(welcome: &Welcome, prices: &Prices) -> Option<Price> {
     let agent = welcome.terms.program.as_ref().map(|agent| agent.protocol);
     prices.of(&model_of(&welcome.terms.model, agent)).copied()
+}
+
+/// Returns the prices of the models that answer in the place of its own, or have answered.
+fn other_prices(
+    welcome: &Welcome,
+    work: &WorkProgress,
+    prices: &Prices,
+) -> BTreeMap<String, Price> {
+    let used = work.usage.others.keys();
+    let all = used.chain(&welcome.terms.fallback_model);
+    all.filter_map(|model| Some((model.clone(), *prices.of(model)?)))
+        .collect()
 }
 
 impl<T: Tools> Session<T> {
@@ -117,28 +134,35 @@ impl<T: Tools> Session<T> {
         if is_empty {
             work.position = welcome.begins_at;
         }
+        // The terms may name another one now.
+        work.fallback = model.fallback_in_use().map(str::to_owned);
         let waking = match (welcome.watch, settings.poll) {
             (_, true) => Waking::Poll,
             (true, false) => Waking::Events,
             (false, false) => Waking::ByDaemon,
         };
         let mailbox = Mailbox::open(Arc::clone(&dir), &name, work.position, seen, waking)?;
+        let prices = prices(&welcome, &environment);
+        let other_prices = prices
+            .as_ref()
+            .map(|prices| other_prices(&welcome, &work, prices));
         let limits = Budget {
             turns: welcome.terms.limits.max_turns.unwrap_or(DEFAULT_TURNS),
             asks_itself: model.agent().is_some(),
             tokens: welcome.terms.limits.max_tokens,
-            cost: welcome
-                .terms
-                .limits
-                .max_cost
-                .map(|most| (most, price(&welcome, &environment))),
+            cost: welcome.terms.limits.max_cost.map(|most| {
+                let price = prices.as_ref().and_then(|it| price(&welcome, it));
+                (most, price)
+            }),
             total: welcome.terms.limits.total,
         };
         let directive = welcome.directive.clone();
         let began = Instant::now();
         let servers = toolbox.mcp_reports();
+        let mut state = State::new(work, limits, mailbox.arrived(), directive, began.elapsed());
+        state.know_prices(other_prices.unwrap_or_default());
         let dispatcher = Dispatcher {
-            state: State::new(work, limits, mailbox.arrived(), directive, began.elapsed()),
+            state,
             link,
             mailbox,
             toolbox,

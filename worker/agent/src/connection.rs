@@ -22,6 +22,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::inbox::Appended;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
+use teamd_shared::usage::{OtherModels, Usage};
 use teamd_worker_core::tools::IN_DOUBT;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -220,6 +221,28 @@ impl Link {
         if is_news {
             self.change(is_of_commands, Some(said));
         }
+    }
+
+    /// Reports what models other than the recorded one have used, if that has changed; `all`: what
+    /// the conversation has cost.
+    pub(crate) fn report_other_models(&self, models: OtherModels, all: Usage) {
+        let is_of_models = |frame: &FromWorker| matches!(frame, FromWorker::OtherModels(..));
+        let is_news = {
+            let announcement = self.announcement.borrow();
+            let mut last = announcement.frames.iter().map(|(_, frame)| frame);
+            match last.find(|frame| is_of_models(frame)) {
+                Some(FromWorker::OtherModels(last, _)) => *last != models,
+                _ => !models.is_nothing(),
+            }
+        };
+        if is_news {
+            self.change(is_of_models, Some(FromWorker::OtherModels(models, all)));
+        }
+    }
+
+    /// Reports what came of a summary that was asked for.
+    pub(crate) fn report_compacted(&self, id: RequestId, outcome: Result<(), String>) {
+        self.change(|_| false, Some(FromWorker::Compacted { id, outcome }));
     }
 
     /// Submits a line, until that is withdrawn.

@@ -149,8 +149,10 @@ impl<T: Tools> Dispatcher<T> {
             self.state.background(true);
         }
         self.link.report_commands(self.toolbox.runs_commands());
+        let state = self.state.report(self.mailbox.needs_waking());
         self.link
-            .report_state(self.state.report(self.mailbox.needs_waking()));
+            .report_other_models(self.state.other_models(), state.usage);
+        self.link.report_state(state);
         let until = until.map_or(self.tick, |until| self.tick.min(self.began + until));
         let Self {
             state,
@@ -227,6 +229,7 @@ impl<T: Tools> Dispatcher<T> {
                 .link
                 .answered(reply.tag, reply.result.map_err(Unanswered::Refused)),
             ToWorker::Ping { number } => self.link.pong(number),
+            ToWorker::Compact { id } => self.state.asks_to_compact(id),
             ToWorker::Stranger { why } => self.state.end(IncarnationEnd::Unknown(why)),
         }
     }

@@ -229,6 +229,7 @@ fn make_toolbox(
         workspace: terms.workspace.clone().into(),
         team_dir: Arc::clone(dir),
         name: args.name.clone(),
+        incarnation: args.incarnation,
         temp_name: args.name.to_string(),
         liveness_lock: transcript.liveness_lock()?,
         environment: for_checkout(environment, terms.checkout.as_ref()),
@@ -324,7 +325,10 @@ fn make_model(
                 Model::Agent(Box::new(mind))
             })
         }
-        None => Model::from_spec(&terms.model, persona, Access { dir, environment }),
+        None => {
+            let fallback = terms.fallback_model.as_deref();
+            Model::from_spec(&terms.model, fallback, persona, Access { dir, environment })
+        }
     };
     model.map_err(|error| anyhow!("{error} ({})", error.hint()))
 }

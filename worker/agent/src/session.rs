@@ -86,6 +86,7 @@ impl<T: Tools> Session<T> {
                     self.record(Event::Asked { request_id, reason })?
                 }
                 NextStep::Think => self.think().await?,
+                NextStep::Compact => self.compact().await?,
                 NextStep::Call => self.call().await?,
                 NextStep::Skip(why) => self.skip(&why)?,
                 NextStep::Submit => self.submit().await?,
@@ -233,7 +234,7 @@ impl<T: Tools> Session<T> {
     fn tell_of_ended_commands(&mut self) -> Option<Duration> {
         while let Some(ended) = self.dispatcher.ended_commands.front() {
             let owner = self.outbox.from();
-            let id = id::of_background_end(owner, ended.number);
+            let id = id::of_background_end(owner, ended.incarnation, ended.number);
             let message = Message::new(id, RUNTIME, owner.as_str(), clock::wall(), Body::Message);
             let message = message.with_content(ended.told.as_str());
             // It may have been written by a worker that was killed, or though it was not synced.
@@ -274,11 +275,17 @@ impl<T: Tools> Session<T> {
         let at = clock::wall();
         let inbox = work.position;
         let pending_notices = work.pending_notices();
+        let is_cost = matches!(
+            event,
+            Event::Answer { .. } | Event::Charged { .. } | Event::Compacted { .. }
+        );
+        let model = work.fallback.clone().filter(|_| is_cost);
         let entry = Entry {
             at,
             inbox,
             pending_notices,
             call,
+            model,
             event,
         };
         self.transcript.append(&entry)?;

@@ -254,6 +254,7 @@ mod tests {
             inbox: Position::START,
             pending_notices: Vec::new(),
             call: None,
+            model: None,
             event,
         }
     }

@@ -2,6 +2,7 @@
 //! recorded before the next call begins. What a step does next is not decided here.
 
 mod agent;
+mod compact;
 mod delegate;
 mod submission;
 
@@ -112,11 +113,17 @@ impl<T: Tools> Session<T> {
 
     /// Tells the model that its last answer was cut. It is no mail, so no inbox has it.
     fn tell_of_cut(&mut self) -> Result<(), TranscriptError> {
+        let told = self.cut_message();
+        self.record(told)
+    }
+
+    /// Makes the entry that tells a model that its answer was cut.
+    fn cut_message(&mut self) -> Event {
         let owner = self.outbox.from().as_str();
         let id = self.ids.message();
         let message = Message::new(id, RUNTIME, owner, clock::wall(), Body::Message);
         let messages = vec![message.with_content(CONTINUE).to_json()];
-        self.record(Event::Messages { messages })
+        Event::Messages { messages }
     }
 
     /// Finds out which tools the MCP servers have, if that is not known. A call of theirs may be the

@@ -65,7 +65,7 @@ impl CutAnswers {
     }
 
     /// Tells whether the last answer is a text that goes on.
-    pub(crate) fn goes_on(&self) -> bool {
+    pub fn goes_on(&self) -> bool {
         matches!(self.last, Some(CutAnswer::Text { .. }))
     }
 

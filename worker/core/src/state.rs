@@ -9,6 +9,7 @@ mod changes;
 mod report;
 mod step;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use teamd_shared::control::{Directive, PendingShutdown};
@@ -49,12 +50,24 @@ pub struct State {
     /// has begun again.
     outage: Option<String>,
     limits: Budget,
+    /// The prices of the models that answer in the place of its own, as far as they are known.
+    other_prices: BTreeMap<String, Price>,
     interrupted: bool,
     /// Whether work has arrived during a call, and the model was not asked since.
     has_news: bool,
     end: Option<IncarnationEnd>,
     background: bool,
     leaving: bool,
+    compaction: Compaction,
+}
+
+/// The summary that people ask for.
+#[derive(Debug, Clone, Default)]
+struct Compaction {
+    /// Who waits for it.
+    asked: Vec<RequestId>,
+    /// Whether it is being written while there is no work.
+    at_rest: bool,
 }
 
 /// What the daemon wants of it.
@@ -169,11 +182,13 @@ impl State {
             pause: None,
             outage: None,
             limits,
+            other_prices: BTreeMap::new(),
             interrupted: false,
             has_news: false,
             end: None,
             background: false,
             leaving: false,
+            compaction: Compaction::default(),
         };
         state.arrived(arrived, now);
         state.directive(directive, now);

@@ -21,6 +21,7 @@ use teamd_shared::position::Position;
 use teamd_shared::team_dir::TeamPath;
 use teamd_shared::todo::{TODO_WRITE, TodoList};
 use teamd_shared::transcript::{Block, Cut, Entry, Event, Usage, text_of};
+use teamd_shared::usage::UsageByModel;
 use uuid::Uuid;
 
 use crate::at::At;
@@ -44,17 +45,21 @@ pub struct WorkProgress {
     /// Model calls of this piece of work.
     pub turns: u32,
     /// What they cost.
-    pub spent: Usage,
+    pub spent: UsageByModel,
     /// What it has given to teammates, of its own budget. It counts as spent.
     pub granted: Grant,
     /// What the conversation has cost so far.
-    pub usage: Usage,
+    pub usage: UsageByModel,
+    /// The model that answers in the place of the recorded one, until the piece of work ends.
+    pub fallback: Option<String>,
     /// The calls that have no result, in order; the first one is next, or runs.
     pub calls: VecDeque<ToolUse>,
     /// The calls without a result of the subagent of the first of them, if that is such a call.
     pub delegated: VecDeque<ToolUse>,
-    /// Whether they are in an answer that was cut: then they do not run.
-    pub delegated_is_cut: bool,
+    /// The answers of that subagent that were cut.
+    pub delegated_cut: CutAnswers,
+    /// All that its last answer says.
+    pub delegated_text: String,
     /// The steps that the model has written down.
     pub todo: TodoList,
     /// What the lead gets to read when the work ends: the final answer, or the error.
@@ -93,12 +98,14 @@ impl WorkProgress {
             owner,
             at: At::Idle,
             turns: 0,
-            spent: Usage::default(),
+            spent: UsageByModel::default(),
             granted: Grant::default(),
-            usage: Usage::default(),
+            usage: UsageByModel::default(),
+            fallback: None,
             calls: VecDeque::new(),
             delegated: VecDeque::new(),
-            delegated_is_cut: false,
+            delegated_cut: CutAnswers::default(),
+            delegated_text: String::new(),
             todo: TodoList::default(),
             closing: String::new(),
             cut: CutAnswers::default(),
@@ -140,8 +147,11 @@ impl WorkProgress {
                 self.count(*usage);
                 self.turns = self.turns.saturating_add(*model_calls);
                 self.delegated.extend(calls_of(content, false));
-                self.delegated_is_cut = *cut == Some(Cut::Length);
+                let has_calls = !self.delegated.is_empty();
+                let text = text_of(content);
+                self.delegated_text = self.delegated_cut.answered(text, *cut, has_calls);
             }
+            Event::Messages { messages } => self.delegated_cut.read(messages),
             Event::Compacted { usage, .. } => self.count(*usage),
             Event::Result { tool_use_id, .. } => {
                 self.delegated.retain(|call| call.id != *tool_use_id);
@@ -209,7 +219,7 @@ impl WorkProgress {
                     .is_some_and(|call| call.id != *tool_use_id);
                 self.calls.retain(|call| call.id != *tool_use_id);
                 if !is_beside {
-                    self.delegated.clear();
+                    self.end_subagent();
                     self.at = if self.calls.is_empty() {
                         At::Turn { results: true }
                     } else {
@@ -224,7 +234,8 @@ impl WorkProgress {
                 goes_on,
             } => {
                 self.calls.clear();
-                self.delegated.clear();
+                self.end_subagent();
+                self.fallback = None;
                 self.at = At::Idle;
                 self.trouble = trouble(*idle_reason, content);
                 self.idle_reason = Some(*idle_reason);
@@ -256,7 +267,8 @@ impl WorkProgress {
             // from.
             Event::Left { goes_on, .. } => {
                 self.calls.clear();
-                self.delegated.clear();
+                self.end_subagent();
+                self.fallback = None;
                 self.trouble = String::new();
                 self.idle_reason = None;
                 self.at = At::Idle;
@@ -264,8 +276,16 @@ impl WorkProgress {
                     self.begin();
                 }
             }
+            Event::Fallback { answers, .. } => self.fallback = Some(answers.clone()),
             Event::Incarnation { .. } | Event::Restarted { .. } | Event::Asked { .. } => {}
         }
+    }
+
+    /// The call of `delegate` is over, and its subagent with it.
+    fn end_subagent(&mut self) {
+        self.delegated.clear();
+        self.delegated_cut = CutAnswers::default();
+        self.delegated_text = String::new();
     }
 
     /// Returns whose work it is.
@@ -283,7 +303,7 @@ impl WorkProgress {
         if self.at == At::Idle {
             self.at = At::Turn { results: false };
             self.turns = 0;
-            self.spent = Usage::default();
+            self.spent = UsageByModel::default();
             self.granted = Grant::default();
             self.cut = CutAnswers::default();
             self.trouble = String::new();
@@ -297,8 +317,9 @@ impl WorkProgress {
     }
 
     fn count(&mut self, usage: Usage) {
-        self.usage += usage;
-        self.spent += usage;
+        let model = self.fallback.as_deref();
+        self.usage.count(model, usage);
+        self.spent.count(model, usage);
     }
 
     /// Counts what a call has given to the teammates that it started, or may have started.

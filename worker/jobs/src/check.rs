@@ -52,6 +52,7 @@ pub(crate) async fn run(
         workspace: PathBuf::from(&order.workspace),
         team_dir: setting.dir.clone(),
         name: Name::lead(),
+        incarnation: 0,
         // No name of a teammate has a dot.
         temp_name: "check.".to_owned(),
         liveness_lock: lock,

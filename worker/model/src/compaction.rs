@@ -66,6 +66,11 @@ impl Room {
         }
     }
 
+    /// Another model answers from here on, with such a window.
+    pub(super) fn resize(&mut self, window: u64) {
+        self.window = window;
+    }
+
     /// Applies the next entry.
     pub(super) fn observe(&mut self, event: &Event) {
         match event {

@@ -157,8 +157,17 @@ impl ModelConversation {
                     self.push_text(INTERRUPTED.to_owned());
                 }
             }
-            Event::Rejected { .. } | Event::Restarted { .. } | Event::Charged { .. } => {}
+            Event::Rejected { .. }
+            | Event::Restarted { .. }
+            | Event::Fallback { .. }
+            | Event::Charged { .. } => {}
         }
+    }
+
+    /// Tells whether the model has said anything that it still sees.
+    pub(super) fn has_answers(&self) -> bool {
+        let mut turns = self.turns.iter();
+        turns.any(|turn| turn.role == Role::Assistant)
     }
 
     /// Returns the turns so far as they can be sent: with an answer to every call, and a last turn

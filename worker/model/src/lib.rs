@@ -67,6 +67,14 @@ pub enum ModelError {
         /// What to do next.
         hint: String,
     },
+    /// The service stayed overloaded through all attempts: another model of it may answer.
+    #[error("{message}")]
+    Overloaded {
+        /// What it said.
+        message: String,
+        /// What to do next.
+        hint: String,
+    },
     /// The agent has ended in the middle of its work, and can continue.
     #[error("the agent has ended: {0}")]
     Gone(String),
@@ -84,7 +92,7 @@ impl ModelError {
             Self::Refused(_) => {
                 "the log of the teammate has more; another model may take it (`--model`)"
             }
-            Self::Unusable { hint, .. } => hint,
+            Self::Unusable { hint, .. } | Self::Overloaded { hint, .. } => hint,
             Self::Gone(_) | Self::Failed(_) => "send the message again, later",
         }
     }
@@ -117,14 +125,15 @@ pub enum Model {
 }
 
 impl Model {
-    /// Makes the model of a member from a specification (`PROVIDER[:MODEL]`). `persona` gets the
-    /// maximum length of the workspace's guide, in bytes; it is not called for a model that needs
+    /// Makes the model of a member from a specification (`PROVIDER[:MODEL]`); `fallback`: of the model
+    /// of the same service that answers while it is overloaded. `persona` gets the maximum length of the workspace's guide, in bytes; it is not called for a model that needs
     /// no persona.
     ///
     /// # Errors
     /// [`ModelError`] if there is no such model.
     pub fn from_spec(
         spec: &str,
+        fallback: Option<&str>,
         persona: impl FnOnce(usize) -> Persona,
         access: Access<'_>,
     ) -> Result<Self, ModelError> {
@@ -137,8 +146,16 @@ impl Model {
         if spec.provider == Provider::Script {
             return Ok(Self::Script(Script::default()));
         }
+        let fallback = fallback.and_then(|fallback| fallback.parse::<ModelSpec>().ok());
+        let fallback = fallback.filter(|fallback| fallback.provider == spec.provider);
         Ok(match ModelService::new(&spec, access) {
-            Ok(service) => Self::Remote(Box::new(Remote::new(service, persona))),
+            Ok(service) => {
+                let fallback = fallback.map(|it| service.fallback(&it, access)).transpose();
+                match fallback {
+                    Ok(fallback) => Self::Remote(Box::new(Remote::new(service, fallback, persona))),
+                    Err(error) => Self::Unusable(error),
+                }
+            }
             Err(error) => Self::Unusable(error),
         })
     }
@@ -200,6 +217,32 @@ impl Model {
         }
     }
 
+    /// Puts the conversation into a summary that a person asks for. Returns the entry, as
+    /// [`Model::answer`] does.
+    ///
+    /// # Errors
+    /// [`ModelError`] if there is no summary.
+    pub async fn compact(&mut self, budget: Budget) -> Result<Event, ModelError> {
+        match self {
+            Self::Remote(remote) => remote.compact(budget).await,
+            Self::Unusable(error) => Err(error.clone()),
+            _ => Err(ModelError::Failed("it has no summary".to_owned())),
+        }
+    }
+
+    /// Tells whether a summary would leave anything out.
+    pub fn can_compact(&self) -> bool {
+        match self {
+            Self::Unusable(_) => true,
+            _ => self.remote().is_some_and(Remote::can_compact),
+        }
+    }
+
+    /// Returns the model that answers in the place of its own until the piece of work ends.
+    pub fn fallback_in_use(&self) -> Option<&str> {
+        self.remote().and_then(Remote::fallback_in_use)
+    }
+
     fn remote(&self) -> Option<&Remote> {
         if let Self::Remote(remote) = self {
             Some(remote)
@@ -234,7 +277,7 @@ impl Model {
     /// answers that have begun with it.
     pub fn take_unrecorded(&mut self) -> (Usage, u32) {
         match self {
-            Self::Remote(remote) => (remote.service.take_unrecorded(), 0),
+            Self::Remote(remote) => (remote.take_unrecorded(), 0),
             Self::Agent(agent) => agent.take_unrecorded(),
             _ => (Usage::default(), 0),
         }
@@ -244,7 +287,7 @@ impl Model {
     /// what may be spent. Once it is spent, an answer that its service has paused is given up.
     ///
     /// Returns the entry of the transcript: an answer, or a summary that replaces the beginning of
-    /// a conversation that is too long. The state of the model does not change until the entry is
+    /// a conversation that is too long, or that another model answers from here on. The state of the model does not change until the entry is
     /// recorded and observed. So a call that fails or is dropped leaves nothing behind but its cost
     /// ([`Model::take_unrecorded`]).
     ///
@@ -294,11 +337,11 @@ mod tests {
             environment: &Environment::default(),
         };
         for spec in ["", "Script", "script:fast", "gpt"] {
-            let error = Model::from_spec(spec, persona, access).unwrap_err();
+            let error = Model::from_spec(spec, None, persona, access).unwrap_err();
             assert!(error.to_string().contains(&format!("{spec:?}")), "{error}");
             assert!(error.hint().contains("`script`"));
         }
-        let script = Model::from_spec("script", persona, access);
+        let script = Model::from_spec("script", None, persona, access);
         assert!(matches!(script, Ok(Model::Script(_))));
     }
 }

@@ -59,9 +59,21 @@ impl Persona {
 pub struct Remote {
     /// What answers.
     pub(super) service: ModelService,
+    /// What answers while that is overloaded.
+    fallback: Option<Fallback>,
     own: Dialogue,
     /// That of its subagent, if it is offered one.
     subagent: Option<Dialogue>,
+}
+
+/// Another model of the same service.
+#[derive(Debug)]
+struct Fallback {
+    service: ModelService,
+    /// The model, in full.
+    name: String,
+    /// Whether it answers: from its entry to the end of the piece of work.
+    answers: bool,
 }
 
 /// One conversation with the service.
@@ -74,12 +86,21 @@ struct Dialogue {
 
 impl Remote {
     /// Begins a conversation. `persona` gets how long the guide of a workspace may be, in bytes.
-    pub(crate) fn new(service: ModelService, persona: impl FnOnce(usize) -> Persona) -> Self {
+    pub(crate) fn new(
+        service: ModelService,
+        fallback: Option<ModelService>,
+        persona: impl FnOnce(usize) -> Persona,
+    ) -> Self {
         let room = Room::new(service.window());
         let mut persona = persona(room.for_guide());
         let subagent = persona.subagent.take();
         Self {
             service,
+            fallback: fallback.map(|service| Fallback {
+                name: service.name(),
+                service,
+                answers: false,
+            }),
             own: Dialogue::new(persona, room),
             subagent: subagent.map(|persona| Dialogue::new(*persona, room)),
         }
@@ -87,7 +108,40 @@ impl Remote {
 
     /// Applies the next entry.
     pub fn observe(&mut self, event: &Event) {
+        match event {
+            Event::Fallback { answers, .. } => self.switch(Some(answers)),
+            Event::Idle { .. } | Event::Left { .. } => self.switch(None),
+            _ => {}
+        }
         self.own.observe(event);
+    }
+
+    /// Lets the fallback answer, if it is this one; none: the recorded model does.
+    fn switch(&mut self, model: Option<&str>) {
+        let Some(fallback) = &mut self.fallback else {
+            return;
+        };
+        fallback.answers = model == Some(&fallback.name);
+        let window = if fallback.answers {
+            fallback.service.window()
+        } else {
+            self.service.window()
+        };
+        self.own.room.resize(window);
+        if let Some(subagent) = &mut self.subagent {
+            subagent.room.resize(window);
+        }
+    }
+
+    /// Returns the fallback, if it answers.
+    pub(super) fn fallback_in_use(&self) -> Option<&str> {
+        let fallback = self.fallback.as_ref().filter(|it| it.answers)?;
+        Some(&fallback.name)
+    }
+
+    /// Takes the cost of answers that came to nothing, since the last call.
+    pub(super) fn take_unrecorded(&mut self) -> Usage {
+        active(&mut self.service, &mut self.fallback).take_unrecorded()
     }
 
     /// Asks the service, or cuts the conversation first if necessary.
@@ -96,12 +150,41 @@ impl Remote {
         budget: Budget,
         observe: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Event, ModelError> {
-        self.own.answer(&mut self.service, budget, observe).await
+        let service = active(&mut self.service, &mut self.fallback);
+        let answered = self.own.answer(service, budget, observe).await;
+        self.or_fallback(answered)
+    }
+
+    /// Puts the whole conversation into a summary.
+    pub(super) async fn compact(&mut self, budget: Budget) -> Result<Event, ModelError> {
+        let service = active(&mut self.service, &mut self.fallback);
+        let compacted = self.own.compact(service, budget, 0).await;
+        self.or_fallback(compacted)
+    }
+
+    /// Tells whether the model has said anything since the last summary.
+    pub(super) fn can_compact(&self) -> bool {
+        self.own.conversation.has_answers()
+    }
+
+    /// Returns that the fallback answers from here on, in the place of an overloaded service.
+    fn or_fallback(&self, answered: Result<Event, ModelError>) -> Result<Event, ModelError> {
+        match (answered, &self.fallback) {
+            (Err(ModelError::Overloaded { message, .. }), Some(fallback)) if !fallback.answers => {
+                let answers = fallback.name.clone();
+                tracing::warn!("{message}; {answers} answers until this piece of work ends");
+                Ok(Event::Fallback {
+                    answers,
+                    reason: message,
+                })
+            }
+            (answered, _) => answered,
+        }
     }
 
     /// Begins the conversation of the subagent; false if there is none.
     pub(super) fn begin_subagent(&mut self, prompt: &str) -> bool {
-        let window = self.service.window();
+        let window = active(&mut self.service, &mut self.fallback).window();
         let Some(subagent) = &mut self.subagent else {
             return false;
         };
@@ -129,8 +212,9 @@ impl Remote {
     ) -> Option<Result<Event, ModelError>> {
         let subagent = self.subagent.as_mut()?;
         let mut unseen = |_: Progress<'_>| {};
-        let answer = subagent.answer(&mut self.service, budget, &mut unseen);
-        Some(answer.await)
+        let service = active(&mut self.service, &mut self.fallback);
+        let answered = subagent.answer(service, budget, &mut unseen).await;
+        Some(self.or_fallback(answered))
     }
 
     /// Forgets the conversation of the subagent.
@@ -138,6 +222,17 @@ impl Remote {
         if let Some(subagent) = &mut self.subagent {
             subagent.conversation = ModelConversation::new(subagent.persona.name.clone());
         }
+    }
+}
+
+/// Returns what answers now.
+fn active<'s>(
+    service: &'s mut ModelService,
+    fallback: &'s mut Option<Fallback>,
+) -> &'s mut ModelService {
+    match fallback {
+        Some(fallback) if fallback.answers => &mut fallback.service,
+        _ => service,
     }
 }
 
@@ -168,7 +263,8 @@ impl Dialogue {
         observe: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Event, ModelError> {
         if self.is_full() {
-            return self.compact(service, budget).await;
+            let kept = self.room.kept(&self.conversation);
+            return self.compact(service, budget, kept).await;
         }
         let turns = self.conversation.turns();
         let prompt = self.persona.prompt(&turns, None);
@@ -188,7 +284,8 @@ impl Dialogue {
             Err(ModelError::TooLong(why)) => {
                 self.room.refused = true;
                 if self.is_full() {
-                    self.compact(service, budget).await
+                    let kept = self.room.kept(&self.conversation);
+                    self.compact(service, budget, kept).await
                 } else {
                     Err(ModelError::TooLong(why))
                 }
@@ -198,7 +295,7 @@ impl Dialogue {
     }
 
     /// Replaces the beginning of the conversation by a summary, written by the model if it can,
-    /// else made without it.
+    /// else made without it; `kept`: how many of the last answers stay.
     ///
     /// # Errors
     /// [`ModelError`] if the service cannot be asked now, for reasons other than the conversation.
@@ -207,6 +304,7 @@ impl Dialogue {
         &mut self,
         service: &mut ModelService,
         budget: Budget,
+        kept: usize,
     ) -> Result<Event, ModelError> {
         let turns = self.conversation.turns().into_owned();
         let mut answer = if self.room.refused {
@@ -229,13 +327,13 @@ impl Dialogue {
         };
         // A first attempt without an answer has a cost, too.
         usage += service.take_unrecorded();
-        let kept = self.room.kept(&self.conversation);
         let summary =
             compaction::compose(&self.conversation, &written, kept, self.room.for_summary());
         Ok(Event::Compacted {
             summary,
             kept,
             usage,
+            at_rest: false,
         })
     }
 

@@ -91,6 +91,7 @@ impl Script {
             Event::Rejected { .. }
             | Event::Restarted { .. }
             | Event::Compacted { .. }
+            | Event::Fallback { .. }
             | Event::Charged { .. } => {}
         }
     }

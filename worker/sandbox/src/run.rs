@@ -78,6 +78,8 @@ pub struct RunnerConfig {
     pub team_dir: Arc<TeamDir>,
     /// The member.
     pub name: Name,
+    /// Its incarnation; 0 of a job.
+    pub incarnation: u32,
     /// What the name of the temporary directory has of it: no two programs of a team that run at
     /// once have the same.
     pub temp_name: String,

@@ -254,6 +254,7 @@ mod tests {
             inbox,
             note: None,
             usage,
+            other_usage: Default::default(),
             ending: None,
             emptied: None,
         }

@@ -332,3 +332,13 @@ pub struct RequestPlanArgs {
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
     pub timeout: Duration,
 }
+
+#[derive(Debug, Args)]
+pub struct CompactArgs {
+    /// Teammate
+    #[arg(value_parser = Name::of_inbox, add = names())]
+    pub name: Name,
+    /// How long to wait for the summary
+    #[arg(long, value_name = "TIME", default_value = "600s", value_parser = duration)]
+    pub timeout: Duration,
+}

@@ -33,7 +33,10 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "stats",
         ],
     ),
-    ("Talk", &["send", "broadcast", "attach", "interrupt"]),
+    (
+        "Talk",
+        &["send", "broadcast", "attach", "interrupt", "compact"],
+    ),
     (
         "Decide",
         &[

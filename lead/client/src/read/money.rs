@@ -26,13 +26,28 @@ pub fn model(member: &RosterMember) -> String {
     )
 }
 
-/// Returns what a member has cost, at the price of its present model; none if that is not known, or
+/// Returns what a member has cost, at the prices of its present model and of those that answered in
+/// its place; none if that is not known, or
 /// no model was used.
 pub fn of_member(member: &RosterMember, prices: &Prices) -> Option<Dollars> {
-    if !member.usage.is_nothing() {
-        prices.cost(&model(member), &member.usage)
-    } else {
-        None
+    if member.usage.is_nothing() {
+        return None;
+    }
+    let used = member.usage_by_model();
+    let own = prices.cost(&model(member), &used.own)?;
+    let others = used.others.iter();
+    others
+        .map(|(model, usage)| prices.cost(model, usage))
+        .try_fold(own, |sum, cost| Some(sum + cost?))
+}
+
+/// Returns the first model of a member whose price is not known.
+fn unpriced<'m>(member: &'m RosterMember, prices: &Prices) -> &'m str {
+    let mut others = member.other_models.usage.keys();
+    let other = others.find(|other| prices.of(other).is_none());
+    match other {
+        Some(other) if prices.of(&model(member)).is_some() => other,
+        _ => &member.model,
     }
 }
 
@@ -55,7 +70,7 @@ impl<'r> TeamCost<'r> {
             match of_member(member, prices) {
                 Some(more) => cost.known = cost.known + more,
                 None if member.usage.is_nothing() => {}
-                None => _ = cost.unpriced.insert(&member.model),
+                None => _ = cost.unpriced.insert(unpriced(member, prices)),
             }
         }
         cost

@@ -166,8 +166,8 @@ mod tests {
         let log = |id: &str| TeamPath::background_log(&ana, id);
         write(&dir, &TeamPath::command_log(&ana), "$ make\nok\n");
         write(&dir, &log("9"), "\u{20ac}uro\n");
-        write(&dir, &log("10"), &background::note(&place));
-        write(&dir, &log("8"), &background::note(Path::new("/no/such")));
+        write(&dir, &log("10"), &background::note(1, &place));
+        write(&dir, &log("8"), &background::note(1, Path::new("/no/such")));
         write(
             &dir,
             &TeamPath::background_log(&Name::new("bo").unwrap(), "3"),
@@ -200,7 +200,7 @@ mod tests {
             write(
                 &dir,
                 &TeamPath::background_log(&ana, "1"),
-                &background::note(place),
+                &background::note(1, place),
             );
             let shown = outputs(&dir, &ana, 9, 100).unwrap();
             assert_eq!(shown[0].state, OutputState::Lost, "{}", place.display());

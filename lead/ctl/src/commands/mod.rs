@@ -6,6 +6,7 @@ pub(crate) mod answer;
 pub(crate) mod attach;
 pub(crate) mod broadcast;
 pub(crate) mod chat;
+pub(crate) mod compact;
 pub(crate) mod diagram;
 pub(crate) mod doctor;
 pub mod down;
@@ -58,6 +59,7 @@ pub(crate) fn perform(command: TeamctlCommand, context: &Context) -> CommandResu
         TeamctlCommand::Send(args) => send::run(context, &args),
         TeamctlCommand::Broadcast(args) => broadcast::run(context, &args),
         TeamctlCommand::Interrupt(args) => interrupt::run(context, args),
+        TeamctlCommand::Compact(args) => compact::run(context, args),
         TeamctlCommand::Inbox(args) => inbox::run(context, &args),
         TeamctlCommand::Transcript(args) => transcript::run(context, &args),
         TeamctlCommand::Logs(args) => logs::run(context, &args),

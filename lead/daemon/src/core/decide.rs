@@ -90,7 +90,10 @@ pub(crate) fn decide(view: &DecisionView<'_>, event: &Event, ids: &mut dyn Ids) 
         } => view.submitted(incarnation, request_id, line),
         Event::Leaving { incarnation } => view.leaving(incarnation),
         // What it says is recorded with its end.
-        Event::Disconnected { .. } | Event::Unable { .. } => Decision::default(),
+        Event::Disconnected { .. }
+        | Event::Unable { .. }
+        | Event::OtherModels { .. }
+        | Event::Compacted { .. } => Decision::default(),
         Event::Started {
             incarnation,
             process,
@@ -175,6 +178,7 @@ impl DecisionView<'_> {
                 wait,
             } => self.request_plan(client, (id, name, content, *wait), ids),
             Command::Interrupt { name, asked_at } => self.interrupt(client, name, *asked_at),
+            Command::Compact { id, name } => self.compact(client, id, name),
             Command::Forget { name, discard } => self.forget(client, name, *discard),
             Command::Stop { force } => Ok(self.stop(client, *force, ids)),
             Command::AwaitVerdict { request_id } => self.await_verdict(client, request_id),
@@ -394,6 +398,7 @@ fn may_ask(by: &Actor, command: &Command) -> Result<(), Refusal> {
         | Command::McpServers
         | Command::HandOver(_)
         | Command::Interrupt { .. }
+        | Command::Compact { .. }
         | Command::Forget { .. }
         | Command::Integration(_)
         | Command::Task(_)

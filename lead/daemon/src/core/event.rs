@@ -13,6 +13,7 @@ use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
 use teamd_shared::task::TaskId;
+use teamd_shared::usage::{OtherModels, Usage};
 
 use super::caller::{Actor, ReplyTo};
 use super::incarnation::Incarnation;
@@ -62,6 +63,19 @@ pub(crate) enum Event {
     Said {
         incarnation: Incarnation,
         state: WorkerState,
+    },
+    /// A worker reports what other models have used than the recorded one, and all that its
+    /// conversation has cost by then.
+    OtherModels {
+        incarnation: Incarnation,
+        models: OtherModels,
+        all: Usage,
+    },
+    /// A worker reports what came of a summary of its conversation.
+    Compacted {
+        incarnation: Incarnation,
+        id: RequestId,
+        outcome: Result<(), String>,
     },
     /// A worker submits a line of the lead's inbox: what was read there, or why it could not be.
     Submitted {
@@ -164,6 +178,8 @@ impl Event {
             Self::Greeted { incarnation }
             | Self::Connected { incarnation, .. }
             | Self::Said { incarnation, .. }
+            | Self::OtherModels { incarnation, .. }
+            | Self::Compacted { incarnation, .. }
             | Self::Submitted { incarnation, .. }
             | Self::Leaving { incarnation }
             | Self::Unable { incarnation, .. }
@@ -210,6 +226,8 @@ pub(crate) enum Until {
     Judged(RequestId),
     /// Nothing is left of the jobs that prepared a start which was called off.
     CalledOff,
+    /// The worker of this incarnation has said what came of this summary of its conversation.
+    Compacted(u32, RequestId),
 }
 
 /// What is to be done, after the journal has the decision.

@@ -21,7 +21,7 @@ use teamd_shared::member::{Doing, Member, RestartLimit};
 use teamd_shared::mutant;
 use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
-use teamd_shared::transcript::Usage;
+use teamd_shared::usage::{OtherModels, Usage};
 
 pub(crate) use self::ladder::{DueStep, is_needed};
 pub(crate) use self::member::{MemberRuntime, WorkerLink};
@@ -54,6 +54,14 @@ pub(crate) struct DecisionRules {
     pub(crate) max_members: u32,
     /// The fewest lines of the journal between two snapshots.
     pub(crate) snapshot_lines: u64,
+}
+
+/// What a worker said to an earlier daemon.
+#[derive(Debug, Clone)]
+pub(crate) struct LastSaid {
+    pub(crate) doing: Doing,
+    pub(crate) usage: Usage,
+    pub(crate) other_models: OtherModels,
 }
 
 /// The volatile state.
@@ -100,6 +108,28 @@ impl Runtime {
                 if let Some(worker) = self.of_mut(incarnation) {
                     worker.report(state);
                     worker.watch.heard();
+                }
+            }
+            Event::OtherModels {
+                incarnation,
+                models,
+                all,
+            } => {
+                if let Some(worker) = self.of_mut(incarnation) {
+                    worker.other_models = models.clone();
+                    // A report that is sent once more may be older than the state.
+                    if !all.beyond(&worker.state.usage).is_nothing() {
+                        worker.state.usage = *all;
+                    }
+                }
+            }
+            Event::Compacted {
+                incarnation,
+                id,
+                outcome,
+            } => {
+                if let Some(worker) = self.of_mut(incarnation) {
+                    worker.compacted.insert(id.clone(), outcome.clone());
                 }
             }
             Event::Pong {
@@ -195,10 +225,11 @@ impl Runtime {
     }
 
     /// Takes over what a worker last reported to an earlier daemon, until it reports again.
-    pub(crate) fn recall(&mut self, incarnation: &Incarnation, doing: Doing, usage: Usage) {
-        let state = &mut self.enter(incarnation).state;
-        state.doing = doing;
-        state.usage = usage;
+    pub(crate) fn recall(&mut self, incarnation: &Incarnation, said: LastSaid) {
+        let worker = self.enter(incarnation);
+        worker.state.doing = said.doing;
+        worker.state.usage = said.usage;
+        worker.other_models = said.other_models;
     }
 
     /// Takes over the age of an incarnation that an earlier daemon started.
@@ -219,6 +250,24 @@ impl Runtime {
         match &member.exit {
             Some(exit) if continues => exit.usage,
             _ => Usage::default(),
+        }
+    }
+
+    /// Returns what other models than the recorded one have used of that.
+    pub(crate) fn other_models(&self, member: &Member) -> OtherModels {
+        let worker = self.of(&Incarnation::of(member));
+        if let Some(worker) = worker
+            && !worker.state.usage.is_nothing()
+        {
+            return worker.other_models.clone();
+        }
+        let continues = member.phase.is_ended() || member.conversation != member.incarnation;
+        let exit = member.exit.as_ref().filter(|_| continues);
+        OtherModels {
+            answers: None,
+            usage: exit
+                .map(|exit| exit.other_usage.clone())
+                .unwrap_or_default(),
         }
     }
 

@@ -171,12 +171,33 @@ fn answer(team: &Team, runtime: &Runtime, name: &Name, until: &Until) -> Option<
             (None, _) => Some(Err(ended_unasked(name))),
         },
         Until::CalledOff => (!runtime.jobs.is_ending(name)).then_some(Ok(Done::Withdrawn)),
+        Until::Compacted(incarnation, id) => {
+            let Some(member) = runs(*incarnation) else {
+                return Some(Err(ended_before_summary(name)));
+            };
+            let worker = runtime.of(&Incarnation::of(member))?;
+            let done = Done::Recorded {
+                incarnation: *incarnation,
+            };
+            Some(match worker.compacted.get(id)? {
+                Ok(()) => Ok(done),
+                Err(why) => Err(Refusal::new(RefusalCode::Conflict, why)
+                    .hint(format!("`teamctl status {name}` shows what it does"))),
+            })
+        }
         // A plan belongs to the conversation: that an incarnation has ended says nothing.
         Until::Judged(request_id) => {
             let request = team.requests.get(request_id)?;
             (!request.is_pending()).then(|| Ok(Done::Judged(verdict_of(request))))
         }
     }
+}
+
+fn ended_before_summary(name: &Name) -> Refusal {
+    let message =
+        format!("the worker of {name} ended before its conversation was put into a summary");
+    Refusal::new(RefusalCode::Conflict, message)
+        .hint(format!("`teamctl compact {name}` asks the next one"))
 }
 
 fn ready(team: &Team, runtime: &Runtime, member: &Member) -> Option<Done> {

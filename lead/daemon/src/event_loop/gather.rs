@@ -119,6 +119,16 @@ impl EventLoop {
                         self.dispatcher.runs_commands(&incarnation, run, now);
                         None
                     }
+                    FromWorker::Compacted { id, outcome } => Some(Event::Compacted {
+                        incarnation,
+                        id,
+                        outcome,
+                    }),
+                    FromWorker::OtherModels(models, all) => Some(Event::OtherModels {
+                        incarnation,
+                        models,
+                        all,
+                    }),
                     FromWorker::Asks(TaggedCommand { tag, command }) => {
                         let client = ReplyTo {
                             connection,

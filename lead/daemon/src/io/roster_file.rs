@@ -11,11 +11,10 @@ use teamd_shared::journal::{MemberState, Team};
 use teamd_shared::member::{Doing, MemberStatus};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, Stamp, TeamDir, TeamPath};
-use teamd_shared::transcript::Usage;
 
 use crate::confinement::TeamConfinement;
 use crate::core::incarnation::Incarnation;
-use crate::core::runtime::Runtime;
+use crate::core::runtime::{LastSaid, Runtime};
 use crate::core::status::status;
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
@@ -116,7 +115,7 @@ impl RosterFile {
 
     /// Returns what the worker of an incarnation last said that it does, and what its conversation
     /// had cost, as an earlier daemon wrote it down.
-    pub(crate) fn last_said(before: &Roster, incarnation: &Incarnation) -> Option<(Doing, Usage)> {
+    pub(crate) fn last_said(before: &Roster, incarnation: &Incarnation) -> Option<LastSaid> {
         let member = before
             .member(&incarnation.name)
             .filter(|member| member.incarnation == incarnation.number)?;
@@ -125,7 +124,11 @@ impl RosterFile {
             MemberStatus::Working => Doing::Working,
             _ => Doing::Starting,
         };
-        (doing != Doing::Starting || !member.usage.is_nothing()).then_some((doing, member.usage))
+        (doing != Doing::Starting || !member.usage.is_nothing()).then(|| LastSaid {
+            doing,
+            usage: member.usage,
+            other_models: member.other_models.clone(),
+        })
     }
 
     /// Records the present state of a member; `wall` is the time, if a daemon runs.
@@ -183,6 +186,8 @@ impl RosterFile {
             limits: member.terms.limits,
             bounds: member.terms.bounds,
             usage: runtime.usage(member),
+            fallback_model: member.terms.fallback_model.clone(),
+            other_models: runtime.other_models(member),
             activity: if status.is_ended() {
                 String::new()
             } else {

@@ -86,27 +86,28 @@ impl<'p> CostAccount<'p> {
         }
         let held = self.held.get(name).map(Vec::as_slice).unwrap_or_default();
         for spent in &ledger.spent {
-            share.add(model, *spent);
+            share.add(model, spent);
             let before = &held[..held.partition_point(|(_, (from, _))| *from <= spent.at)];
             if let Some((id, _)) = before
                 .iter()
                 .rev()
                 .find(|(_, span)| span.1.is_none_or(|end| spent.at <= end))
             {
-                self.tasks.entry(*id).or_default().add(model, *spent);
+                self.tasks.entry(*id).or_default().add(model, spent);
             }
         }
     }
 }
 
 impl Share {
-    fn add(&mut self, model: &str, spent: SpentUsage) {
+    fn add(&mut self, model: &str, spent: &SpentUsage) {
         self.turns = self.turns.saturating_add(spent.turns);
+        let model = spent.model.as_deref().unwrap_or(model);
         match self.usage.get_mut(model) {
             Some(usage) => *usage += spent.usage,
             None => _ = self.usage.insert(model.to_owned(), spent.usage),
         }
-        self.spent.push(spent);
+        self.spent.push(spent.clone());
     }
 
     /// Sums up the tokens.

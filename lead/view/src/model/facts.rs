@@ -28,6 +28,17 @@ fn spent(usage: &Usage) -> String {
     )
 }
 
+/// Shows the model that answers while its own is overloaded, and whether that is now.
+fn fallback(member: &RosterMember) -> String {
+    match (&member.other_models.answers, &member.fallback_model) {
+        (Some(model), _) if !member.status.is_ended() => format!(
+            "{model} answers now, until this piece of work ends: the service of {} was overloaded",
+            member.mind()
+        ),
+        (_, model) => model.clone().unwrap_or_default(),
+    }
+}
+
 /// Shows what one piece of work may cost.
 fn budget(member: &RosterMember) -> String {
     let turns = member.limits.max_turns.unwrap_or(DEFAULT_TURNS);
@@ -216,6 +227,7 @@ pub fn member_facts(row: &MemberRow<'_>) -> Vec<(&'static str, String)> {
                 .unwrap_or_default(),
         ),
         ("model", member.mind()),
+        ("fallback", fallback(member)),
         ("tokens", spent(&member.usage)),
         (
             "cost",

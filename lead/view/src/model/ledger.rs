@@ -58,11 +58,13 @@ struct ServerCall {
 }
 
 /// What one entry cost.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SpentUsage {
     /// Seconds since 1970.
     pub at: f64,
     pub usage: Usage,
+    /// The model, if that is not the recorded one.
+    pub model: Option<String>,
     /// How many answers of the model began with it.
     pub turns: u32,
 }
@@ -72,6 +74,7 @@ impl ConversationLedger {
     pub fn entry(&mut self, name: &Name, entry: &Entry) {
         let at = entry.at;
         let event = &entry.event;
+        let model = &entry.model;
         let ends = match event {
             Event::Idle { .. } | Event::Left { .. } => Some(true),
             // It did not finish the work before.
@@ -93,11 +96,13 @@ impl ConversationLedger {
             | Event::Charged { usage, model_calls } => Some(SpentUsage {
                 at,
                 usage: *usage,
+                model: model.clone(),
                 turns: *model_calls,
             }),
             Event::Compacted { usage, .. } => Some(SpentUsage {
                 at,
                 usage: *usage,
+                model: model.clone(),
                 turns: 0,
             }),
             _ => None,

@@ -205,6 +205,10 @@ pub fn parts(event: &Event, is_command: bool) -> Vec<ConversationPart> {
             ),
             ConversationPart::Detail(summary.clone()),
         ],
+        Event::Fallback { answers, reason } => {
+            let what = format!("{answers} answers until this piece of work ends");
+            vec![ConversationPart::Aside(with(&what, reason))]
+        }
         Event::Asked { reason, .. } => {
             vec![ConversationPart::Aside(with("asked to shut down", reason))]
         }

@@ -106,6 +106,7 @@ mod tests {
             SpentUsage {
                 at,
                 usage,
+                model: None,
                 turns: 1,
             }
         });

@@ -26,7 +26,7 @@ const fn slash(
 }
 
 /// All commands.
-pub(crate) const COMMANDS: [Slash; 18] = [
+pub(crate) const COMMANDS: [Slash; 19] = [
     slash(
         "/status",
         "[NAME]",
@@ -82,6 +82,12 @@ pub(crate) const COMMANDS: [Slash; 18] = [
         "[NAME]",
         "interrupt",
         "interrupt a teammate's current turn",
+    ),
+    slash(
+        "/compact",
+        "[NAME]",
+        "compact",
+        "put a conversation into a summary",
     ),
     slash(
         "/attach",

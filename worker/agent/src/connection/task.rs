@@ -47,9 +47,16 @@ impl Sent {
     }
 
     /// Returns what holds now and was not sent on this connection, and records that it is; the state
-    /// first, since it says what a submitted plan is.
+    /// before a submitted plan, since it says what that is, and behind what other models have used,
+    /// since its sum holds that.
     pub(super) fn frames(&mut self, announcement: &Announcement) -> Vec<FromWorker> {
-        let mut frames = Vec::new();
+        let last = self.last;
+        let is_of_models = |frame: &FromWorker| matches!(frame, FromWorker::OtherModels(..));
+        let of_models = announcement
+            .frames
+            .iter()
+            .filter(|(number, frame)| *number > last && is_of_models(frame));
+        let mut frames: Vec<FromWorker> = of_models.map(|(_, frame)| frame.clone()).collect();
         if announcement.state != self.state {
             self.state = announcement.state.clone();
             frames.push(FromWorker::State(announcement.state.clone()));
@@ -59,7 +66,9 @@ impl Sent {
                 .frames
                 .iter()
                 .filter(|(number, frame)| {
-                    *number > self.last && (*number > self.before || !answers_ping(frame))
+                    *number > self.last
+                        && !is_of_models(frame)
+                        && (*number > self.before || !answers_ping(frame))
                 })
                 .map(|(_, frame)| frame.clone()),
         );

@@ -305,6 +305,8 @@ impl World<'_> {
             | FromWorker::Pong { .. }
             | FromWorker::McpServers(_)
             | FromWorker::RunsCommands(_)
+            | FromWorker::OtherModels(..)
+            | FromWorker::Compacted { .. }
             | FromWorker::Unable { .. } => {}
         }
     }

@@ -5,7 +5,7 @@
 //! call is answered as interrupted then.
 
 use teamd_shared::member::Gate;
-use teamd_shared::transcript::{Block, Event, text_of};
+use teamd_shared::transcript::Event;
 
 use super::refusal_of_gate;
 use crate::session::Session;
@@ -64,6 +64,10 @@ impl<T: Tools> Session<T> {
         if self.dispatcher.state.limit_reached().is_some() {
             return Ok(interrupted("a limit of your piece of work is reached"));
         }
+        if self.dispatcher.state.work.delegated_cut.must_be_told() {
+            let told = self.cut_message();
+            self.record_of_subagent(delegating, told)?;
+        }
         self.as_mind(delegating);
         let asked = self.dispatcher.state.budget_left();
         let Self {
@@ -83,14 +87,24 @@ impl<T: Tools> Session<T> {
                 return Ok(Step::Ends(Outcome::error(why)));
             }
         };
+        if matches!(answer, Event::Fallback { .. }) {
+            // It holds for the member, too.
+            self.record(answer)?;
+            return Ok(Step::GoesOn);
+        }
         self.count_answer(&mut answer);
         self.record_of_subagent(delegating, answer.clone())?;
-        let Event::Answer { content, cut, .. } = answer else {
+        let Event::Answer { cut, .. } = answer else {
             // Its conversation was cut, and goes on.
             return Ok(Step::GoesOn);
         };
-        if self.dispatcher.state.work.delegated.is_empty() {
-            return Ok(Step::Ends(answer_of_subagent(&content, cut.is_some())));
+        let work = &self.dispatcher.state.work;
+        if work.delegated.is_empty() {
+            if work.delegated_cut.goes_on() {
+                return Ok(Step::GoesOn);
+            }
+            let text = work.delegated_text.as_str();
+            return Ok(Step::Ends(answer_of_subagent(text, cut.is_some())));
         }
         self.transcript.sync()?;
         while let Some(next) = self.dispatcher.state.work.delegated.front() {
@@ -110,7 +124,7 @@ impl<T: Tools> Session<T> {
             id, name, input, ..
         }: ToolUse,
     ) -> Result<Step, TranscriptError> {
-        if self.dispatcher.state.work.delegated_is_cut {
+        if self.dispatcher.state.work.delegated_cut.has_calls() {
             return self.end_call_of_subagent(delegating, id, Outcome::error(CUT_CALL));
         }
         self.dispatcher.catch_up().await;
@@ -222,8 +236,7 @@ fn interrupted(why: &str) -> Step {
 }
 
 /// Returns what the member reads of the answer that ends the subagent's work.
-fn answer_of_subagent(content: &[Block], is_cut: bool) -> Outcome {
-    let text = text_of(content);
+fn answer_of_subagent(text: &str, is_cut: bool) -> Outcome {
     if text.trim().is_empty() {
         return Outcome::error("the subagent gave an empty answer");
     }

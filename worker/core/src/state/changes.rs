@@ -124,6 +124,11 @@ impl State {
         };
     }
 
+    /// A person asks for a summary of the conversation.
+    pub fn asks_to_compact(&mut self, id: RequestId) {
+        self.compaction.asked.push(id);
+    }
+
     /// Background commands run, or the last has ended.
     pub fn background(&mut self, running: bool) {
         self.background = running;
@@ -152,7 +157,15 @@ impl State {
                 self.act();
             }
             // The model is asked again.
+            Event::Compacted { at_rest: true, .. } => {}
             Event::Compacted { .. } => self.dropped(),
+            // The other model is asked. Its service is not known to be unavailable.
+            Event::Fallback { .. } => {
+                self.pause = None;
+                if let At::Thinking { results } = self.work.at {
+                    self.work.at = At::Turn { results };
+                }
+            }
             Event::Idle { .. } => {
                 self.interrupted = false;
                 self.has_news = false;
@@ -177,6 +190,29 @@ impl State {
         self.pause = None;
         self.outage = None;
         self.has_news = false;
+    }
+
+    /// A summary begins to be written that was asked for; returns what that may cost, and whether
+    /// there is no work.
+    pub fn compacting(&mut self) -> (Budget, bool) {
+        let at_rest = self.work.at == At::Idle;
+        if !at_rest {
+            let budget = self.budget_left();
+            self.thinking();
+            return (budget, at_rest);
+        }
+        // What a piece of work may cost is not spent yet.
+        self.pause = None;
+        self.compaction.at_rest = true;
+        (self.limits.within_total(self.total_left()), at_rest)
+    }
+
+    /// It is written, or is not going to be; returns who has asked for it.
+    pub fn compacted(&mut self) -> Vec<RequestId> {
+        if matches!(self.work.at, At::Thinking { .. }) {
+            self.dropped();
+        }
+        std::mem::take(&mut self.compaction).asked
     }
 
     /// The model call waits for its service, or continues.
@@ -288,13 +324,16 @@ impl State {
     /// Returns what this piece of work may still cost.
     pub fn budget_left(&self) -> Budget {
         let turns = self.limits.turns.saturating_sub(self.work.turns);
+        let left = self.left_of(
+            self.limits.less_granted(self.work.granted),
+            &self.work.spent,
+        );
+        let price = self.price_of_answers();
+        let left = left.within_total(self.total_left());
         Budget {
             turns,
-            ..self
-                .limits
-                .less(&self.work.spent)
-                .less_granted(self.work.granted)
-                .within_total(&self.work.usage)
+            cost: left.cost.map(|(most, _)| (most, price)),
+            ..left
         }
     }
 

@@ -1,12 +1,15 @@
 //! What the worker says of itself, from what is known.
 
+use std::collections::BTreeMap;
+
 use teamd_shared::control::WorkerState;
 use teamd_shared::member::Doing;
 use teamd_shared::message::IdleReason;
-use teamd_shared::price::Dollars;
+use teamd_shared::price::{Dollars, Price};
 use teamd_shared::request::Status;
 use teamd_shared::terms::Total;
 use teamd_shared::transcript::Usage;
+use teamd_shared::usage::{OtherModels, UsageByModel};
 
 use super::{Budget, State};
 use crate::at::{At, Pending, SubmissionProgress};
@@ -24,9 +27,14 @@ impl Budget {
             .then_some(IdleReason::MaxCost)
     }
 
+    /// Returns what may still be spent, but for the cost.
+    fn less_tokens(self, spent: &Usage) -> Self {
+        let tokens = self.tokens.map(|most| most.saturating_sub(spent.billed()));
+        Self { tokens, ..self }
+    }
+
     /// Returns what may still be spent.
     pub fn less(self, spent: &Usage) -> Self {
-        let tokens = self.tokens.map(|most| most.saturating_sub(spent.billed()));
         let cost = self.cost.map(|(most, price)| {
             (
                 price.map_or(most, |price| most.less(price.cost(spent))),
@@ -34,9 +42,8 @@ impl Budget {
             )
         });
         Self {
-            tokens,
             cost,
-            ..self
+            ..self.less_tokens(spent)
         }
     }
 
@@ -86,15 +93,9 @@ impl Budget {
         Ok(())
     }
 
-    /// Returns why nothing more may be spent of the total, if so; `usage`: of all pieces of work.
-    pub fn total_reached(&self, usage: &Usage) -> Option<IdleReason> {
-        self.of_total().reached(usage)
-    }
-
-    /// Returns this budget, of which no more is left than of the total.
+    /// Returns this budget, of which no more is left than of the total; `left`: of that.
     #[must_use]
-    pub fn within_total(self, usage: &Usage) -> Self {
-        let left = self.of_total().less(usage);
+    pub(super) fn within_total(self, left: Self) -> Self {
         Self {
             tokens: least(self.tokens, left.tokens, Ord::min),
             cost: least(self.cost, left.cost, |of_work, of_total| {
@@ -105,7 +106,7 @@ impl Budget {
     }
 
     /// Returns the total as a budget.
-    fn of_total(self) -> Self {
+    pub(super) fn of_total(self) -> Self {
         let price = self.cost.and_then(|(_, price)| price);
         Self {
             tokens: self.total.tokens,
@@ -153,7 +154,7 @@ impl State {
     /// Returns which limit ended a piece of work, and what the lead or a person can do; none for
     /// another end.
     pub fn explain(&self, reason: IdleReason) -> Option<String> {
-        if self.limits.total_reached(&self.work.usage) != Some(reason) {
+        if self.total_left().reached(&Usage::default()) != Some(reason) {
             return self.limits.explain(reason);
         }
         let Total { tokens, cost } = self.limits.total;
@@ -175,6 +176,9 @@ impl State {
     /// Returns what the worker says of itself; `needs_waking`: its inbox is not watched.
     pub fn report(&self, needs_waking: bool) -> WorkerState {
         let (doing, activity) = match &self.work.at {
+            At::Idle if self.compaction.at_rest => {
+                (Doing::Idle, "putting the conversation into a summary")
+            }
             At::Idle => (Doing::Idle, self.work.trouble.as_str()),
             At::Pending(Pending {
                 progress: SubmissionProgress::Recorded(Status::Pending),
@@ -190,6 +194,9 @@ impl State {
         let mut activity = activity.to_owned();
         if doing == Doing::Working && !self.work.todo.is_done() {
             activity = format!("{activity} · {}", self.work.todo.summary());
+        }
+        if doing == Doing::Working && self.must_compact() {
+            activity = format!("{activity} · then a summary of the conversation");
         }
         // Beside the activity, which the lead agent is shown: a pause is for people. One that was
         // told late belongs to a call that is over.
@@ -217,7 +224,49 @@ impl State {
             doubts: self.doubts(),
             needs_waking,
             read: self.work.position.offset,
-            usage: self.work.usage,
+            usage: self.work.usage.all(),
         }
+    }
+
+    /// Returns what the worker says of models other than the recorded one.
+    pub fn other_models(&self) -> OtherModels {
+        OtherModels {
+            answers: self.work.fallback.clone(),
+            usage: self.work.usage.others.clone(),
+        }
+    }
+
+    /// Takes in what models cost that answer in the place of its own.
+    pub fn know_prices(&mut self, prices: BTreeMap<String, Price>) {
+        self.other_prices = prices;
+    }
+
+    /// Returns the price of the model that answers now.
+    pub(super) fn price_of_answers(&self) -> Option<Price> {
+        match &self.work.fallback {
+            Some(model) => self.other_prices.get(model).copied(),
+            None => self.limits.cost.and_then(|(_, price)| price),
+        }
+    }
+
+    /// Returns what is left of limits after this was used, each model at its price. Nothing is left
+    /// where a model was used whose price is not known.
+    pub(super) fn left_of(&self, limits: Budget, used: &UsageByModel) -> Budget {
+        let mut left = limits.less(&used.own);
+        for (model, usage) in &used.others {
+            let price = self.other_prices.get(model);
+            let cost = left.cost.map(|(most, of_own)| {
+                let most = price.map_or(Dollars::default(), |price| most.less(price.cost(usage)));
+                (most, of_own)
+            });
+            left = left.less_tokens(usage);
+            left.cost = cost;
+        }
+        left
+    }
+
+    /// Returns what is left of what a lead has given it for all its work.
+    pub(super) fn total_left(&self) -> Budget {
+        self.left_of(self.limits.of_total(), &self.work.usage)
     }
 }

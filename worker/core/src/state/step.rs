@@ -7,6 +7,7 @@ use teamd_shared::member::Waiting;
 use teamd_shared::message::{IDLE, IdleReason, Relevance};
 use teamd_shared::request::Status;
 use teamd_shared::task::TaskId;
+use teamd_shared::transcript::Usage;
 
 use super::{ShutdownAnswer, State};
 use crate::at::{At, Pending, SubmissionProgress};
@@ -28,6 +29,8 @@ pub enum NextStep {
     },
     /// Ask the model.
     Think,
+    /// Put the conversation into a summary.
+    Compact,
     /// Run the next call.
     Call,
     /// Give every call that has no result one that says why it does not run.
@@ -124,6 +127,7 @@ impl State {
             return approve;
         }
         match &self.work.at {
+            At::Idle if self.must_compact() => NextStep::Compact,
             At::Idle if self.arrived.mail == Relevance::None || self.waits_for_more_mail(now) => {
                 self.wait(now)
             }
@@ -134,6 +138,7 @@ impl State {
             At::Turn { .. } if self.arrived.mail != Relevance::None && !self.leaves_mail() => {
                 NextStep::TakeIn
             }
+            At::Turn { .. } if self.must_compact() => NextStep::Compact,
             At::Turn { results } => self.show(*results).unwrap_or(NextStep::Think),
             At::Call => NextStep::Call,
             At::Pending(plan) => self.verdict_step(plan, now),
@@ -151,8 +156,11 @@ impl State {
         let turns = (self.work.turns >= most).then_some(IdleReason::MaxTurns);
         let limits = self.limits.less_granted(self.work.granted);
         turns
-            .or_else(|| self.limits.total_reached(&self.work.usage))
-            .or_else(|| limits.reached(&self.work.spent))
+            .or_else(|| self.total_left().reached(&Usage::default()))
+            .or_else(|| {
+                self.left_of(limits, &self.work.spent)
+                    .reached(&Usage::default())
+            })
     }
 
     /// Returns what an agent gets to read while its turn continues in a call: it reads that with
@@ -201,6 +209,8 @@ impl State {
             return Err(Why::Checked(task));
         }
         match (&self.work.at, &self.shutdown) {
+            (At::Idle, Some(_)) if self.compaction.at_rest => Err(Why::Asked),
+            (At::Idle, None) if self.compaction.at_rest && self.release => Err(Why::Released),
             (At::Thinking { .. } | At::Calling { .. } | At::Asking, _) if self.interrupted => {
                 Err(Why::Interrupted)
             }
@@ -321,6 +331,11 @@ impl State {
             SubmissionProgress::Taken => NextStep::Renumber,
             SubmissionProgress::Refused(why) => NextStep::Resolve(Err(why.clone())),
         }
+    }
+
+    /// Tells whether a summary is asked for.
+    pub(super) fn must_compact(&self) -> bool {
+        !self.compaction.asked.is_empty()
     }
 
     /// Tells whether mail that is there waits for more of its kind.

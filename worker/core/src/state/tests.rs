@@ -86,7 +86,7 @@ fn state_of(at: At, turns: u32, output_tokens: u64, mail: Relevance) -> State {
     let mut work = WorkProgress::new(Name::new("alice").unwrap());
     work.at = at;
     work.turns = turns;
-    work.spent = Usage {
+    work.spent.own = Usage {
         output_tokens,
         ..Usage::default()
     };
@@ -718,4 +718,33 @@ fn a_model_that_cannot_be_reached_has_no_vote_to_wait_for() {
     assert_eq!(state.hold(NOW), Err(Why::Overdue));
     state.pause(None);
     assert!(state.hold(NOW).is_ok());
+}
+
+#[test]
+fn a_summary_is_written_at_rest_or_before_the_model_is_asked_again_and_a_shutdown_goes_before() {
+    let mut state = at(At::Idle);
+    state.asks_to_compact(id("c1"));
+    assert_eq!(state.next(NOW), NextStep::Compact);
+    assert!(state.compacting().1);
+    assert_eq!(state.hold(NOW), Ok(None));
+    assert!(state.report(false).activity.contains("summary"));
+    state.mail(Relevance::Work, NOW);
+    assert_eq!(state.hold(NOW), Ok(None), "mail waits for it");
+    state.directive(asks(2), NOW);
+    assert_eq!(state.hold(NOW), Err(Why::Asked));
+    assert_eq!(state.compacted(), [id("c1")]);
+    let mut state = at(At::Call);
+    state.asks_to_compact(id("c1"));
+    state.asks_to_compact(id("c2"));
+    assert_eq!(
+        state.next(NOW),
+        NextStep::Call,
+        "the step that runs ends first"
+    );
+    state.work.at = At::Turn { results: true };
+    assert_eq!(state.next(NOW), NextStep::Compact);
+    assert!(!state.compacting().1);
+    assert_eq!(state.compacted(), [id("c1"), id("c2")]);
+    assert_eq!(state.next(NOW), NextStep::Think);
+    assert_eq!(state.work.at, At::Turn { results: true });
 }

@@ -1,7 +1,9 @@
 use serde_json::json;
+use teamd_shared::message::RUNTIME;
 use teamd_shared::transcript::Usage;
 
 use super::*;
+use crate::cut::CONTINUE;
 
 fn begins(prompt: Option<&str>) -> Event {
     Event::Incarnation {
@@ -87,6 +89,7 @@ fn entry((at, event): (usize, &Event)) -> Entry {
         inbox,
         pending_notices: Vec::new(),
         call: None,
+        model: None,
         event: event.clone(),
     }
 }
@@ -245,8 +248,11 @@ fn what_an_answer_cost_that_did_not_come_counts_and_the_work_stands_as_before() 
     let after = replayed(&after);
     assert_eq!((&after.at, after.turns), (&before.at, before.turns));
     assert_eq!(
-        (after.spent.billed(), after.usage.cache_read_input_tokens),
-        (before.spent.billed() + 7, 100)
+        (
+            after.spent.all().billed(),
+            after.usage.all().cache_read_input_tokens
+        ),
+        (before.spent.all().billed() + 7, 100)
     );
     let next = replayed(&[
         begins(Some("go")),
@@ -258,7 +264,7 @@ fn what_an_answer_cost_that_did_not_come_counts_and_the_work_stands_as_before() 
         messages(&["message"]),
     ]);
     assert_eq!(
-        (next.spent, next.usage),
+        (next.spent.all(), next.usage.all()),
         (Usage::default(), usage),
         "a budget is that of a piece of work"
     );
@@ -320,7 +326,7 @@ fn an_answer_beside_a_call_changes_nothing_but_what_it_cost_and_its_calls_stand_
         (names(&work), &work.at, work.turns),
         (vec!["plan_approval", "Write"], &At::Call, 3)
     );
-    assert_eq!(work.spent.output_tokens, 5);
+    assert_eq!(work.spent.own.output_tokens, 5);
     work.follow(&result("w"));
     assert_eq!((names(&work), &work.at), (vec!["plan_approval"], &At::Call));
     work.follow(&result("0"));
@@ -382,6 +388,7 @@ fn a_notice_is_pending_as_long_as_the_entries_that_follow_say_so() {
         work.replay(&Entry {
             pending_notices: pending_notices.clone(),
             call: None,
+            model: None,
             ..entry((0, &event))
         });
     }
@@ -578,4 +585,67 @@ fn the_steps_are_those_of_the_last_call_that_was_carried_out() {
     ];
     assert_eq!(replayed(&all).todo.summary(), "0/1, now: one");
     assert_eq!(replayed(&all[..2]).todo.summary(), "0/0");
+}
+
+#[test]
+fn a_fallback_answers_until_the_piece_of_work_ends_and_has_its_own_cost() {
+    let charged = || Event::Charged {
+        usage: Usage {
+            output_tokens: 5,
+            ..Usage::default()
+        },
+        model_calls: 0,
+    };
+    let fallback = Event::Fallback {
+        answers: "openai:small".to_owned(),
+        reason: "overloaded".to_owned(),
+    };
+    let work = [begins(Some("go")), charged(), fallback, charged()];
+    let during = replayed(&[&work[..], &[next_incarnation(), charged()]].concat());
+    assert_eq!(during.fallback.as_deref(), Some("openai:small"));
+    let others = |work: &WorkProgress| work.usage.others["openai:small"].output_tokens;
+    assert_eq!((during.usage.own.output_tokens, others(&during)), (5, 10));
+    let left = Event::Left {
+        reason: String::new(),
+        incarnation: 1,
+        by_signal: true,
+        goes_on: false,
+    };
+    for end in [idle(), left] {
+        let after = replayed(&[&work[..], &[end, messages(&["message"]), charged()]].concat());
+        assert_eq!(after.fallback, None);
+        assert_eq!((after.usage.own.output_tokens, others(&after)), (10, 5));
+        assert!(after.spent.others.is_empty(), "another piece of work");
+    }
+}
+
+#[test]
+fn a_subagent_goes_on_where_its_text_was_cut_and_the_next_one_begins_anew() {
+    let mut work = replayed(&[begins(Some("go")), answer(&["delegate", "delegate"])]);
+    let says = |text: &str, cut| Event::Answer {
+        content: vec![Block::Text {
+            text: text.to_owned(),
+        }],
+        usage: Usage::default(),
+        cut,
+        length: None,
+        model_calls: 1,
+    };
+    let told = Event::Messages {
+        messages: vec![json!({"from": RUNTIME, "content": CONTINUE})],
+    };
+    for piece in ["a", "b", "c"] {
+        work.follow_subagent(&says(piece, Some(Cut::Length)));
+        assert!(work.delegated_cut.must_be_told());
+        work.follow_subagent(&told);
+        assert!(work.delegated_cut.goes_on() && !work.delegated_cut.must_be_told());
+    }
+    work.follow_subagent(&says("d", Some(Cut::Length)));
+    assert!(!work.delegated_cut.goes_on(), "three times are enough");
+    assert_eq!(work.delegated_text, "abcd");
+    assert!(!work.cut.goes_on(), "it is not the member's own answer");
+    work.follow(&result("0"));
+    work.follow_subagent(&says("x", Some(Cut::Length)));
+    assert!(work.delegated_cut.goes_on());
+    assert_eq!(work.delegated_text, "x");
 }

@@ -350,6 +350,7 @@ impl Git<'_> {
             workspace: workspace.to_owned(),
             team_dir: self.setting.dir.clone(),
             name: Name::lead(),
+            incarnation: 0,
             // No name of a teammate has a dot.
             temp_name: format!("{}.job", self.order.name),
             liveness_lock: self.lock.try_clone()?,

@@ -48,6 +48,7 @@ fn cut() -> Event {
         summary: "s".to_owned(),
         kept: 0,
         usage: Usage::default(),
+        at_rest: false,
     }
 }
 

@@ -274,6 +274,7 @@ fn what_is_cut_is_whole_answers_and_what_is_kept_stays_as_it_was() {
         summary: "SUMMARY".to_owned(),
         kept,
         usage: Usage::default(),
+        at_rest: false,
     };
     let mut two = conversation.clone();
     two.observe(&compacted(2));
@@ -517,6 +518,7 @@ fn entries(history: &[Next]) -> Vec<Event> {
                     summary: "s".to_owned(),
                     kept: *kept,
                     usage: Usage::default(),
+                    at_rest: false,
                 });
             }
             Next::Answer(_) | Next::Result(_) | Next::Idle | Next::Compact(_) => {}

@@ -6,14 +6,14 @@ use super::setting_errors::{base_variable, missing_key};
 use super::settings::ServiceSettings;
 use crate::ModelError;
 
-/// Returns the error of a service that gave no answer in several attempts.
+/// Returns the error of an overloaded service that gave no answer in several attempts.
 pub(super) fn no_answer(settings: &ServiceSettings, attempts: u32, last: &str) -> ModelError {
     let values = [
         ("provider", settings.provider.as_str()),
         ("attempts", &counted(attempts)),
         ("detail", last),
     ];
-    ModelError::Unusable {
+    ModelError::Overloaded {
         message: fill(NO_ANSWER, &values),
         hint: LATER.to_owned(),
     }
@@ -47,6 +47,10 @@ pub(super) fn explain(failure: &Failure, settings: &ServiceSettings, attempts: u
     match cause {
         Cause::TooLong => ModelError::TooLong(message),
         Cause::Request => ModelError::Refused(message),
+        _ if failure.is_temporary() && failure.is_overload() => ModelError::Overloaded {
+            message,
+            hint: fill(row.hint, &values),
+        },
         _ => ModelError::Unusable {
             message,
             hint: fill(row.hint, &values),

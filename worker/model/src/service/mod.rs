@@ -129,6 +129,23 @@ impl ModelService {
         })
     }
 
+    /// Makes the service of another model that answers while this one is overloaded. It waits at the
+    /// same place, but is not left alone because this one is.
+    ///
+    /// # Errors
+    /// As [`ModelService::new`].
+    pub(crate) fn fallback(
+        &self,
+        spec: &ModelSpec,
+        access: Access<'_>,
+    ) -> Result<Self, ModelError> {
+        let mut other = Self::new(spec, access)?;
+        let service = other.settings.service_of_model();
+        other.overload = Overload::new(Arc::clone(access.dir), &service);
+        other.waits = self.waits.beside();
+        Ok(other)
+    }
+
     /// Returns how many tokens a prompt and its answer may have together.
     pub(crate) fn window(&self) -> u64 {
         self.settings.window
@@ -318,7 +335,8 @@ impl ModelService {
         Ok(piece)
     }
 
-    fn name(&self) -> String {
+    /// Returns the name of its model, in full.
+    pub(crate) fn name(&self) -> String {
         format!(
             "{}:{}",
             self.settings.provider.as_str(),

@@ -118,8 +118,17 @@ impl ServiceSettings {
     /// and the key, whose limits are its own. They part services, and are no secret's guard: far
     /// too few to tell a key from.
     pub(super) fn service(&self) -> String {
+        self.hashed("")
+    }
+
+    /// Names the service of this model alone, as [`ServiceSettings::service`] does that of all.
+    pub(super) fn service_of_model(&self) -> String {
+        self.hashed(&format!("\n{}", self.model))
+    }
+
+    fn hashed(&self, model: &str) -> String {
         let key = self.key.as_ref().map_or("", Secret::expose);
-        let of = format!("{}\n{key}", self.base.origin().ascii_serialization());
+        let of = format!("{}\n{key}{model}", self.base.origin().ascii_serialization());
         // FNV-1a, 32 bits (http://www.isthe.com/chongo/tech/comp/fnv/).
         let hash = of.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
             (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)

@@ -42,6 +42,14 @@ impl Waits {
         }
     }
 
+    /// Begins without a pause, and publishes at the same place as these.
+    pub(super) fn beside(&self) -> Self {
+        Self {
+            published: self.published.clone(),
+            silence: self.silence,
+        }
+    }
+
     /// Returns the channel that publishes the present pause.
     pub(super) fn subscribe(&self) -> watch::Receiver<Option<Waiting>> {
         self.published.subscribe()

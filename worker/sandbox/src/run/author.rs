@@ -4,7 +4,10 @@
 //! any setting of the user, of the repository or of a command counts more (`git-config(1)`).
 //!
 //! **Who writes** `gitconfig` in the temporary directory: the worker, when it begins. **Who reads**:
-//! `git` in commands. Where a command removes it, `git` refuses to commit as before.
+//! `git` in commands, and nothing else: the variable that names it is set for commands alone, so no
+//! program outside the sandbox ever reads it. A command can write it, as it can set the variable
+//! itself: what it puts there is what it could have run anyway, confined like every command of the
+//! teammate. Where a command removes it, `git` refuses to commit as before.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -48,6 +48,8 @@ pub(super) struct Background {
 pub struct EndedCommand {
     /// Its number, which no other command of the teammate has.
     pub number: u32,
+    /// The incarnation that has started it; none: an earlier version did not note it.
+    pub incarnation: Option<u32>,
     /// What the model is to know.
     pub told: String,
     /// The output; none if it is lost.
@@ -88,7 +90,7 @@ impl Background {
     ) -> io::Result<String> {
         let (number, mut kept) = self.new_log(config).map_err(io::Error::other)?;
         let file = format!("background-{number}.log");
-        let mut log = GrowingLog::make(&temp.join(&file), &mut kept)
+        let mut log = GrowingLog::make(&temp.join(&file), config.incarnation, &mut kept)
             .map_err(|error| io::Error::other(format!("cannot make its log {file}: {error}")))?;
         let started = Piped::start(job, &config.liveness_lock);
         let mut running = started.inspect_err(|_| {
@@ -108,6 +110,7 @@ impl Background {
         let place = shown.display().to_string();
         let command = job.command.to_string_lossy().into_owned();
         let began = Instant::now();
+        let incarnation = Some(config.incarnation);
         self.tasks.spawn(async move {
             let ended = tokio::select! {
                 report = running.report(|piece| log.push(piece)) => Some(report),
@@ -132,6 +135,7 @@ impl Background {
             let command = first_line(&command);
             let ended = EndedCommand {
                 number,
+                incarnation,
                 told: format!(
                     "Your background command {number} (`{command}`) is over: {how}, after {seconds:.1} s. \
                      Its output is in {place}{last_lines}"
@@ -181,12 +185,11 @@ impl Background {
                 .take(background::MAX_NOTE)
                 .read_to_end(&mut text)
                 .map_err(config.team_dir.cannot("read", &at))?;
-            let is_note = str::from_utf8(&text).is_ok_and(|text| background::place(text).is_some());
-            if !is_note {
-                continue;
-            }
+            let note = str::from_utf8(&text).ok().and_then(background::read);
+            let Some(note) = note else { continue };
             lost.push(EndedCommand {
                 number,
+                incarnation: note.incarnation,
                 told: format!(
                     "Your background command {number} ended when the worker was killed; its output is lost. \
                      Start it again if you need it."

@@ -43,7 +43,7 @@ impl GrowingLog {
     ///
     /// # Errors
     /// The system's error.
-    pub(super) fn make(path: &Path, kept: &mut File) -> io::Result<Self> {
+    pub(super) fn make(path: &Path, incarnation: u32, kept: &mut File) -> io::Result<Self> {
         let mut options = File::options();
         let file = options
             .read(true)
@@ -52,7 +52,7 @@ impl GrowingLog {
             .mode(0o600)
             .open(path)?;
         // Also true if the worker is killed: then the output is gone with the temporary directory.
-        kept.write_all(background::note(path).as_bytes())?;
+        kept.write_all(background::note(incarnation, path).as_bytes())?;
         Ok(Self {
             file,
             tail: SIDE,
@@ -173,7 +173,7 @@ mod tests {
         let path = scratch.path().join("log");
         let kept = scratch.path().join("kept");
         let mut file = File::create(&kept).unwrap();
-        let mut log = GrowingLog::make(&path, &mut file).unwrap();
+        let mut log = GrowingLog::make(&path, 1, &mut file).unwrap();
         for piece in bytes.chunks(size) {
             log.push(piece);
             assert!(

@@ -96,6 +96,7 @@ fn runner_with(
         workspace,
         team_dir,
         name,
+        incarnation: 1,
         liveness_lock,
         environment,
         shown: Vec::new(),

@@ -157,6 +157,9 @@ impl<'a> TeamRun<'a> {
         for member in &roster.members {
             if roster::runs(&roster, member) && member.model != "script" {
                 self.prices.require(&money::model(member))?;
+                if let Some(fallback) = &member.fallback_model {
+                    self.prices.require(fallback)?;
+                }
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use teamd_shared::config::Roster;
 use teamd_shared::name::Name;
 use teamd_shared::price::{Dollars, Prices};
 use teamd_shared::task::{Task, TaskId};
-use teamd_shared::transcript::Usage;
+use teamd_shared::usage::{Usage, UsageByModel};
 
 /// What was used, for what.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +22,7 @@ pub(super) struct UsagePurpose {
 /// The account of a run.
 #[derive(Debug, Default)]
 pub(super) struct RunUsage {
-    counted: BTreeMap<Name, Usage>,
+    counted: BTreeMap<Name, UsageByModel>,
     held: BTreeMap<Name, TaskId>,
     all: BTreeMap<UsagePurpose, Usage>,
 }
@@ -33,7 +33,7 @@ impl RunUsage {
         let counted = roster
             .members
             .iter()
-            .map(|member| (member.name.clone(), member.usage))
+            .map(|member| (member.name.clone(), member.usage_by_model()))
             .collect();
         Self {
             counted,
@@ -51,22 +51,34 @@ impl RunUsage {
     /// Records what the members have used.
     pub(super) fn observe(&mut self, roster: &Roster) {
         for member in &roster.members {
+            let used = member.usage_by_model();
             let before = self
                 .counted
-                .insert(member.name.clone(), member.usage)
+                .insert(member.name.clone(), used.clone())
                 .unwrap_or_default();
-            let more = member.usage.since(&before);
-            if !more.is_nothing() {
-                let name = member.name.clone();
-                let model = money::model(member);
-                let purpose = UsagePurpose {
-                    task: self.held.get(&name).copied(),
-                    member: name,
-                    model,
-                };
-                *self.all.entry(purpose).or_default() += more;
+            self.add(
+                &member.name,
+                money::model(member),
+                used.own.since(&before.own),
+            );
+            for (model, usage) in used.others {
+                let before = before.others.get(&model).copied().unwrap_or_default();
+                let more = usage.since(&before);
+                self.add(&member.name, model, more);
             }
         }
+    }
+
+    fn add(&mut self, member: &Name, model: String, more: Usage) {
+        if more.is_nothing() {
+            return;
+        }
+        let purpose = UsagePurpose {
+            task: self.held.get(member).copied(),
+            member: member.clone(),
+            model,
+        };
+        *self.all.entry(purpose).or_default() += more;
     }
 
     /// Sums up what was used for a purpose, and what that cost; none if a price is not known.
@@ -90,7 +102,6 @@ mod tests {
     use super::*;
     use serde_json::json;
     use teamd_shared::testing::roster_member;
-    use teamd_shared::usage::Usage;
 
     fn roster(members: &[(&str, &str, u64)]) -> Roster {
         let members: Vec<_> = members

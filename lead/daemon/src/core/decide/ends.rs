@@ -153,6 +153,7 @@ impl DecisionView<'_> {
             unread: ended.unread,
             inbox: ended.inbox,
             usage: self.runtime.usage(member),
+            other_usage: self.runtime.other_models(member).usage,
             note: note(member.ending_note.clone(), next),
             ending: member.ending,
             // An incarnation that never ran leaves nothing.

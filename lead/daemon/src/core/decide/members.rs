@@ -9,6 +9,7 @@ use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::job::{GitStep, JobReport};
 use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record, Team};
 use teamd_shared::member::{Gate, Member, Phase, Terms, TermsPatch};
+use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::terms::SandboxMode;
@@ -284,6 +285,45 @@ impl DecisionView<'_> {
         Ok(Decision::default()
             .act(Action::Say(incarnation, ToWorker::Interrupt { asked_at }))
             .act(Action::Reply(client, Ok(done))))
+    }
+
+    /// Asks a built-in agent to put its conversation into a summary.
+    pub(super) fn compact(
+        &self,
+        client: ReplyTo,
+        id: &RequestId,
+        name: &Name,
+    ) -> Result<Decision, Refusal> {
+        let member = self.running(name)?;
+        let script = ModelSpec::script().to_string();
+        let why = match &member.terms.program {
+            Some(agent) => Some(format!(
+                "{name} is an agent of its own ({}), which keeps its conversation itself",
+                agent.name
+            )),
+            None if member.terms.model == script => Some(format!(
+                "{name} has the built-in script as its model, which needs no summary"
+            )),
+            None => None,
+        };
+        if let Some(why) = why {
+            return Err(conflict(
+                why,
+                "only the built-in agent with a model of a service can",
+            ));
+        }
+        let incarnation = Incarnation::of(member);
+        let worker = self.runtime.of(&incarnation);
+        if !worker.is_some_and(|worker| worker.is_connected() && worker.ready) {
+            return Err(conflict(
+                format!("{name} cannot be reached just now"),
+                "try again in a moment",
+            ));
+        }
+        let until = Until::Compacted(incarnation.number, id.clone());
+        let waits = Action::Wait(client, name.clone(), until);
+        let say = Action::Say(incarnation, ToWorker::Compact { id: id.clone() });
+        Ok(Decision::default().act(say).act(waits))
     }
 
     /// Forgets a member that has ended. Its checkout is removed first.

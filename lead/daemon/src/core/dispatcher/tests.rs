@@ -6,17 +6,17 @@ mod orders;
 
 use teamd_shared::checkout::Checkout;
 use teamd_shared::control::{
-    Command, Done, ShutdownOrder, SpawnOrder, StopOutcome, ToWorker, WorkerState,
+    Command, Done, ShutdownOrder, SpawnOrder, StopOutcome, TaskOrder, ToWorker, WorkerState,
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{CountingIds, RequestId};
 use teamd_shared::job::JobReport;
-use teamd_shared::journal::{Line, RejectedLine, SNAPSHOT_LINES, TeamEvent};
+use teamd_shared::journal::{Line, Record, RejectedLine, SNAPSHOT_LINES, TeamEvent};
 use teamd_shared::member::{Doing, Member, Phase};
 use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
 use teamd_shared::settings::Settings;
-use teamd_shared::task::Task;
+use teamd_shared::task::{Task, TaskEvent, TaskFields};
 
 use super::*;
 use crate::core::caller::{Actor, ReplyTo};
@@ -846,4 +846,34 @@ fn a_spawn_that_is_called_off_is_refused_at_once_and_the_end_of_its_job_awaited(
     let taken = fixture.on(spawn_alice_in_a_checkout());
     assert_eq!(answers(&taken), ["refuse"]);
     assert!(!taken.contains(&"run"), "{taken:?}");
+}
+
+#[test]
+fn an_owner_that_waits_for_its_background_command_is_reminded_after_ten_minutes() {
+    let mut fixture = Fixture::with_alice();
+    let fields = TaskFields {
+        subject: Some("fix it".to_owned()),
+        ..TaskFields::default()
+    };
+    let add = TaskOrder::Add {
+        id: next_id(),
+        tasks: vec![fields],
+        within: false,
+    };
+    fixture.on(Event::Command(CLIENT, Actor::Person, Command::Task(add)));
+    let claim = Command::Task(TaskOrder::Claim(Some(1)));
+    fixture.on(Event::Command(CLIENT, Actor::Member(alice().name), claim));
+    fixture.on(says(Doing::Working));
+    let now = fixture.io.now;
+    fixture.dispatcher.runs_commands(&alice(), true, now);
+    let is_reminded = |fixture: &Fixture| {
+        let mut lines = fixture.io.journal.iter();
+        lines
+            .any(|line| matches!(&line.record, Record::Task(it) if it.event == TaskEvent::Reminded))
+    };
+    fixture.on(says(Doing::Idle));
+    fixture.seconds_later(599);
+    assert!(!is_reminded(&fixture));
+    fixture.seconds_later(1);
+    assert!(is_reminded(&fixture));
 }

@@ -1,10 +1,13 @@
 //! What the daemon knows of the worker of one member.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use teamd_shared::control::WorkerState;
 use teamd_shared::environment::Environment;
+use teamd_shared::id::RequestId;
 use teamd_shared::member::Doing;
+use teamd_shared::usage::OtherModels;
 
 use super::ladder::Ladder;
 use super::refusals::BranchRefusals;
@@ -21,6 +24,10 @@ pub(crate) struct MemberRuntime {
     pub(super) restarts: Vec<(f64, Duration)>,
     /// Its last report.
     pub(crate) state: WorkerState,
+    /// Its last report of other models than the recorded one.
+    pub(crate) other_models: OtherModels,
+    /// What came of the summaries of its conversation that were asked for.
+    pub(crate) compacted: BTreeMap<RequestId, Result<(), String>>,
     /// Why it cannot begin or continue, by its own report. Its end follows.
     pub(crate) unable: Option<String>,
     /// Whether it has worked, and is idle since.
@@ -79,8 +86,11 @@ impl MemberRuntime {
             ..WorkerState::default()
         };
         let unable = self.unable.take();
+        let mut other_models = std::mem::take(&mut self.other_models);
+        other_models.answers = None;
         *self = Self {
             state,
+            other_models,
             unable,
             ..self.next(self.incarnation)
         };

@@ -8,6 +8,14 @@ use super::*;
 use crate::core::caller::Actor;
 use crate::core::job::{SuspendedCommand, Then};
 
+fn idle() -> LastSaid {
+    LastSaid {
+        doing: Doing::Idle,
+        usage: Usage::default(),
+        other_models: OtherModels::default(),
+    }
+}
+
 #[test]
 fn a_worker_that_hears_of_its_mail_no_more_is_rung_once_for_what_came_before() {
     let mut runtime = Runtime::default();
@@ -16,7 +24,7 @@ fn a_worker_that_hears_of_its_mail_no_more_is_rung_once_for_what_came_before() {
         number: 1,
     };
     assert!(!runtime.needs_waking(&incarnation, true), "it is not known");
-    runtime.recall(&incarnation, Doing::Idle, Usage::default());
+    runtime.recall(&incarnation, idle());
     let told =
         [false, true, true, false, true].map(|wants| runtime.needs_waking(&incarnation, wants));
     assert_eq!(told, [false, true, false, false, true]);
@@ -35,7 +43,7 @@ fn a_teammate_is_offered_work_again_when_a_person_has_changed_a_task() {
         name: name.clone(),
         number: 1,
     };
-    runtime.recall(&alice, Doing::Idle, Usage::default());
+    runtime.recall(&alice, idle());
     let client = ReplyTo {
         connection: 1,
         tag: 1,

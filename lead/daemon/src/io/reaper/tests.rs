@@ -50,6 +50,7 @@ impl Scratch {
                 inbox,
                 pending_notices: Vec::new(),
                 call: None,
+                model: None,
                 event,
             })
             .unwrap()

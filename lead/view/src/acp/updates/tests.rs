@@ -37,6 +37,7 @@ fn read(live: &str, events: Vec<Event>) -> NewEntries {
         inbox: Position::START,
         pending_notices: Vec::new(),
         call: None,
+        model: None,
         event,
     });
     NewEntries {

@@ -109,7 +109,9 @@ fn arguments(slash: &Slash, rest: &str, agent: &Name) -> Result<ChatInput, Strin
         "/events" => call(&[slash.calls, "--last=20"]),
         "/help" => Ok(ChatInput::Help),
         "/quit" | "/exit" => Ok(ChatInput::Quit),
-        "/inbox" | "/interrupt" if rest.is_empty() => call(&[slash.calls, agent.as_str()]),
+        "/inbox" | "/interrupt" | "/compact" if rest.is_empty() => {
+            call(&[slash.calls, agent.as_str()])
+        }
         "/approve" | "/reject" => call(&[slash.calls, &format!("--feedback={more}"), "--", first]),
         "/shutdown" => call(&[slash.calls, &format!("--reason={more}"), "--", first]),
         _ => call(

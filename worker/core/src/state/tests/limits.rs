@@ -1,7 +1,9 @@
 //! What one piece of work may cost, and how its end is reported.
 
+use std::collections::BTreeMap;
+
 use teamd_shared::position::Position;
-use teamd_shared::price::Dollars;
+use teamd_shared::price::{Dollars, Price};
 use teamd_shared::transcript::Entry;
 
 use super::*;
@@ -239,6 +241,7 @@ fn restarted_after(entries: &[Event]) -> State {
             inbox: Position::START,
             pending_notices: Vec::new(),
             call: None,
+            model: None,
             event: event.clone(),
         });
     }
@@ -312,5 +315,53 @@ fn a_total_in_dollars_needs_the_price_and_the_lower_limit_counts() {
     assert_eq!(state.limit_reached(), None);
     // Nothing says any more what it costs.
     state.limits.cost = Some((dollars(150.0), None));
+    assert_eq!(state.limit_reached(), Some(IdleReason::MaxCost));
+}
+
+#[test]
+fn a_fallback_counts_at_its_own_price_and_one_without_a_price_leaves_nothing() {
+    let price = |dollars: f64| -> Price {
+        let each = json!(dollars);
+        let of = json!({"input": each, "output": each, "cache_write": each, "cache_read": each});
+        serde_json::from_value(of).unwrap()
+    };
+    let tokens = |output_tokens| Usage {
+        output_tokens,
+        ..Usage::default()
+    };
+    let mut state = at(At::Thinking { results: true });
+    state.limits.tokens = None;
+    state.limits.cost = Some((Dollars::try_from(10.0).unwrap(), Some(price(1e6))));
+    state.know_prices(BTreeMap::from([("openai:small".to_owned(), price(1e5))]));
+    let left = |state: &State| {
+        let (left, price) = state.budget_left().cost.unwrap();
+        (f64::from(left), price)
+    };
+    state.count_usage(tokens(4));
+    assert_eq!(left(&state), (6.0, Some(price(1e6))));
+    let falls_back = |model: &str| Event::Fallback {
+        answers: model.to_owned(),
+        reason: String::new(),
+    };
+    state.follow(&falls_back("openai:small"));
+    assert_eq!(
+        state.work.at,
+        At::Turn { results: true },
+        "it is asked again"
+    );
+    state.count_usage(tokens(10));
+    assert_eq!(left(&state), (5.0, Some(price(1e5))));
+    assert_eq!(state.report(false).usage, tokens(14));
+    let others = state.other_models();
+    assert_eq!(others.answers.as_deref(), Some("openai:small"));
+    assert_eq!(others.usage["openai:small"], tokens(10));
+    state.count_usage(tokens(49));
+    assert_eq!(state.limit_reached(), None);
+    state.count_usage(tokens(1));
+    assert_eq!(state.limit_reached(), Some(IdleReason::MaxCost));
+    let mut state = at(At::Turn { results: true });
+    state.limits.cost = Some((Dollars::try_from(10.0).unwrap(), Some(price(1e6))));
+    state.follow(&falls_back("openai:unknown"));
+    state.count_usage(tokens(1));
     assert_eq!(state.limit_reached(), Some(IdleReason::MaxCost));
 }

@@ -12,6 +12,7 @@ enum Move {
     Reply(Status),
     Refuse(bool),
     Interrupt,
+    Compact,
     Later(u64),
     ActivityEnds,
     Term,
@@ -45,6 +46,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         2 => status.prop_map(Move::Reply),
         1 => any::<bool>().prop_map(Move::Refuse),
         1 => Just(Move::Interrupt),
+        1 => Just(Move::Compact),
         2 => (1_u64..40).prop_map(Move::Later),
         6 => Just(Move::ActivityEnds),
         1 => Just(Move::Term),
@@ -71,6 +73,14 @@ fn perform(
             NextStep::Think => {
                 prop_assert_eq!(*open, 0, "a model call although calls have no result");
                 state.thinking();
+            }
+            NextStep::Compact => {
+                prop_assert_eq!(*open, 0, "a summary although calls have no result");
+                let (_, at_rest) = state.compacting();
+                // At rest it ends at once here, in work with the next activity.
+                if at_rest {
+                    prop_assert!(!state.compacted().is_empty());
+                }
             }
             NextStep::Call => {
                 prop_assert!(*open > 0);
@@ -141,8 +151,12 @@ proptest! {
                     ["p1", "p2"].into_iter().for_each(|it| state.refused(&id(it), (String::new(), taken), NOW));
                 }
                 Move::Interrupt => state.interrupt(),
+                Move::Compact => state.asks_to_compact(id("c1")),
                 Move::Later(seconds) => now += Duration::from_secs(seconds),
                 Move::ActivityEnds => match state.work.at {
+                    At::Thinking { .. } if !state.compaction.asked.is_empty() => {
+                        state.compacted();
+                    }
                     At::Thinking { .. } if state.hold(now).is_err() => state.dropped(),
                     At::Thinking { .. } => {
                         open = turn % 4;

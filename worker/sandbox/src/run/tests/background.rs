@@ -26,7 +26,10 @@ async fn a_command_in_the_background_writes_its_log_and_ends_when_told() {
     let text = fs::read_to_string(&log).unwrap();
     assert_eq!(
         text,
-        format!("[until it has ended, its output is in {}]\n", at.display())
+        format!(
+            "[incarnation 1: until it has ended, its output is in {}]\n",
+            at.display()
+        )
     );
     timeout(LIMIT, scratch.runner.end_background())
         .await

@@ -13,7 +13,7 @@ use teamd_client::print::escape;
 use teamd_client::read::journal;
 use teamd_shared::control::ImportedTask;
 use teamd_shared::journal::Team;
-use teamd_shared::task::{Task, TaskFields, TaskId};
+use teamd_shared::task::{Task, TaskFields};
 
 use crate::github::{Gh, Reference, Repository, quoted, source_of};
 
@@ -66,8 +66,8 @@ pub(in crate::commands::task) fn import(
     let gh = || Gh::find(&team, args.timeout);
     let issues = match (reference.number, &args.label) {
         (Some(number), None) => {
-            if let Some(task) = team.sources.get(&source_of(repository, number)) {
-                return Err(imported_before(&team, repository, number, *task));
+            if let Some(made) = team.imported_before(&source_of(repository, number)) {
+                return Err(CommandError::new(ExitCode::Conflict, made.message).hint(made.hint));
             }
             vec![context.block_on(one(&gh()?, repository, number))?]
         }
@@ -149,23 +149,6 @@ fn new_ones(
         made.is_none()
     });
     issues
-}
-
-fn imported_before(
-    team: &Team,
-    repository: &Repository,
-    number: u32,
-    task: TaskId,
-) -> CommandError {
-    let source = source_of(repository, number);
-    let title = team
-        .tasks
-        .get(&task)
-        .map_or_else(|| format!("task {task}"), Task::title);
-    let message = format!("{source} is imported already: {title}");
-    CommandError::new(ExitCode::Conflict, message).hint(format!(
-        "`teamctl task show {task}` shows it; one that failed or was cancelled opens again with `teamctl task retry {task}`"
-    ))
 }
 
 /// Makes the task of an issue.

@@ -10,7 +10,7 @@ use teamd_shared::journal::{Record, TaskRecord};
 use teamd_shared::member::ApproveBy;
 use teamd_shared::message::USER;
 use teamd_shared::order::TEAM_TOML;
-use teamd_shared::task::{MAX_OPEN, Task, TaskEvent, TaskFields, TaskId, TaskStatus};
+use teamd_shared::task::{MAX_OPEN, Task, TaskEvent, TaskFields, TaskId};
 use teamd_shared::visible::is_hidden;
 
 use super::{no_task, not_for_teammates};
@@ -94,9 +94,9 @@ impl DecisionView<'_> {
             if !sources.insert(source) {
                 return Err(usage("import", format!("{source} is there twice")));
             }
-            let made = self.team.sources.get(source);
-            if let Some(task) = made.filter(|task| !earlier.contains(task)) {
-                return Err(self.imported_before(source, *task));
+            let made = self.team.imported_before(source);
+            if let Some(made) = made.filter(|made| !earlier.contains(&made.task)) {
+                return Err(conflict(made.message, made.hint));
             }
         }
         let fields: Vec<&TaskFields> = tasks.iter().map(|task| &task.fields).collect();
@@ -109,21 +109,6 @@ impl DecisionView<'_> {
             }
         }
         Ok((decision, made))
-    }
-
-    fn imported_before(&self, source: &str, task: TaskId) -> Refusal {
-        let title = self
-            .team
-            .tasks
-            .get(&task)
-            .map_or_else(|| format!("task {task}"), Task::title);
-        let hint = match self.team.task_status(task) {
-            Some(TaskStatus::Failed | TaskStatus::Cancelled) => {
-                format!("`teamctl task retry {task}` opens it again")
-            }
-            _ => format!("`teamctl task show {task}` shows it"),
-        };
-        conflict(format!("{source} is imported already: {title}"), hint)
     }
 
     /// Refuses a member so many further tasks: what makes more than a team can do is no plan.

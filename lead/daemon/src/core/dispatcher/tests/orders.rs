@@ -144,11 +144,7 @@ fn a_task_that_a_member_makes_while_it_works_for_an_order_follows_from_it() {
     fixture.ask(add("person", 1));
     let mut failed = fixture.dispatcher.team.tasks[&1].clone();
     failed.status = TaskStatus::Failed;
-    let record = teamd_shared::journal::TaskRecord::of(
-        teamd_shared::task::TaskEvent::Failed,
-        failed,
-        "teamd",
-    );
+    let record = teamd_shared::journal::TaskRecord::of(TaskEvent::Failed, failed, "teamd");
     let line = Line {
         seq: fixture.dispatcher.team.seq + 1,
         at: fixture.io.now.wall,

@@ -178,7 +178,12 @@ impl World {
                 daemon.heard.farewells.insert(incarnation.clone());
                 Some(Event::Leaving { incarnation })
             }
-            Up::Says(FromWorker::McpServers(_) | FromWorker::RunsCommands(_)) => None,
+            Up::Says(
+                FromWorker::McpServers(_)
+                | FromWorker::RunsCommands(_)
+                | FromWorker::OtherModels(..)
+                | FromWorker::Compacted { .. },
+            ) => None,
             Up::Says(FromWorker::Unable { why }) => Some(Event::Unable { incarnation, why }),
             Up::Says(FromWorker::Submitted {
                 request_id, offset, ..

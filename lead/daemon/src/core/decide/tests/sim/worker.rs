@@ -316,6 +316,10 @@ impl World {
             ToWorker::Stranger { .. } => worker.stranger = true,
             ToWorker::Wake => {}
             ToWorker::Ping { number } => self.says(worker, Up::Says(FromWorker::Pong { number })),
+            ToWorker::Compact { id } => {
+                let outcome = Ok(());
+                self.says(worker, Up::Says(FromWorker::Compacted { id, outcome }));
+            }
         }
         true
     }

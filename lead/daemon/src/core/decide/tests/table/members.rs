@@ -9,11 +9,12 @@ use teamd_shared::position::Position;
 
 use super::super::harness::{
     CLIENT, Harness, environment, incarnation, name, never_restarted, next_id, order, refusal,
-    reply, said,
+    reply, request_id, said,
 };
 use crate::core::caller::Actor;
 use crate::core::event::{Action, Event, Until};
 use crate::core::job::SpawnFacts;
+use crate::core::waiters::Waiters;
 
 #[test]
 fn a_spawn_is_journaled_before_it_is_started_and_answered() {
@@ -269,6 +270,70 @@ fn an_interrupt_is_said_and_not_journaled() {
         .0,
         RefusalCode::NotFound
     );
+}
+
+#[test]
+fn a_summary_is_asked_of_a_built_in_agent_alone_and_not_journaled() {
+    let mut harness = Harness::new();
+    harness.runs("alice");
+    let compact = |who: &str| Command::Compact {
+        id: request_id("c0ffee01"),
+        name: name(who),
+    };
+    let (code, why) = refusal(harness.ask(compact("alice")));
+    assert!(
+        code == RefusalCode::Conflict && why.contains("script"),
+        "{why}"
+    );
+    assert_eq!(
+        refusal(harness.ask(compact("zoe"))).0,
+        RefusalCode::NotFound
+    );
+    let terms = TermsPatch {
+        model: Some("anthropic:x".parse().unwrap()),
+        ..TermsPatch::default()
+    };
+    let ordered = SpawnOrder {
+        terms,
+        ..order("bob")
+    };
+    harness.spawn(ordered).unwrap();
+    let bob = harness.starts("bob");
+    let asked = harness.on(&Event::Command(CLIENT, Actor::Person, compact("bob")));
+    let id = request_id("c0ffee01");
+    let waits = Action::Wait(CLIENT, name("bob"), Until::Compacted(1, id.clone()));
+    assert!(asked.records.is_empty() && asked.actions.contains(&waits));
+    assert_eq!(said(&asked), vec![&ToWorker::Compact { id: id.clone() }]);
+    let mut waiters = Waiters::default();
+    waiters.add(CLIENT, name("bob"), Until::Compacted(1, id.clone()));
+    let answers = |waiters: &mut Waiters, harness: &Harness| {
+        waiters.answered(&harness.team, &harness.runtime, &name("bob"))
+    };
+    assert!(answers(&mut waiters, &harness).is_empty());
+    harness.on(&Event::Compacted {
+        incarnation: bob.clone(),
+        id: request_id("c0ffee02"),
+        outcome: Ok(()),
+    });
+    assert!(
+        answers(&mut waiters, &harness).is_empty(),
+        "it is of another"
+    );
+    harness.on(&Event::Compacted {
+        incarnation: bob.clone(),
+        id: id.clone(),
+        outcome: Err("there is nothing".to_owned()),
+    });
+    let answered = answers(&mut waiters, &harness).remove(0).1;
+    assert_eq!(refusal(answered).1, "there is nothing");
+    waiters.add(
+        CLIENT,
+        name("bob"),
+        Until::Compacted(1, request_id("c0ffee03")),
+    );
+    harness.ends(&bob);
+    let answered = answers(&mut waiters, &harness).remove(0).1;
+    assert!(refusal(answered).1.contains("ended before"));
 }
 
 #[test]

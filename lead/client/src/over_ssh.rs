@@ -12,9 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::tcgetwinsize;
-
-/// The variable that tells it. No process of a team gets it: its name is none that a toolchain needs.
-pub const VARIABLE: &str = "TEAMCTL_OVER_SSH";
+use teamd_shared::environment::OVER_SSH;
 
 /// What is known of the other end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,7 +40,7 @@ impl OverSsh {
     /// Returns what this process was told; none if it was not started so.
     pub fn told() -> Option<&'static Self> {
         static TOLD: OnceLock<Option<OverSsh>> = OnceLock::new();
-        let told = TOLD.get_or_init(|| Some(Self::read(&std::env::var(VARIABLE).ok()?)));
+        let told = TOLD.get_or_init(|| Some(Self::read(&std::env::var(OVER_SSH).ok()?)));
         told.as_ref()
     }
 
@@ -139,7 +137,7 @@ fn terminal_of(stream: &(impl RawStream + AsFd)) -> Option<FarTerminal> {
 }
 
 /// Waits until the other end of a pipe is gone. A file never is.
-fn until_hung_up(stream: BorrowedFd<'_>) {
+pub fn until_hung_up(stream: BorrowedFd<'_>) {
     // A hang-up and an error are always reported.
     let mut watched = [PollFd::new(&stream, PollFlags::empty())];
     while poll(&mut watched, None) == Err(Errno::INTR) {}

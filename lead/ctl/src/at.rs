@@ -24,11 +24,12 @@ use teamd_client::exit_code::ExitCode;
 use teamd_client::over_ssh::OverSsh;
 use teamd_client::print::escape;
 use teamd_client::print::output::Output;
+use teamd_shared::environment::OVER_SSH;
 
 use line::{FarLine, far_line};
-use needs::{FarTerminalUse, files, reads_stdin, terminal_use};
+use needs::{FarTerminalUse, ends_with_reader, files, reads_stdin, terminal_use};
 use options::{Connection, login};
-use ssh::{Signals, Ssh, SshEnd};
+use ssh::{Signals, Ssh, SshEnd, Until};
 
 pub(crate) use ssh::become_ssh;
 
@@ -81,7 +82,10 @@ pub(crate) fn version(version: &str) -> Option<ProcessExit> {
         args: vec!["--version".into()],
     };
     let done = block_on(async {
-        let end = command.end(Connection::Usual, None, Stdio::null()).await?;
+        let until = Until::default();
+        let end = command
+            .end(Connection::Usual, None, Stdio::null(), until)
+            .await?;
         command.judge(end)
     });
     Some(exit(done, &out))
@@ -113,7 +117,11 @@ impl FarCommand<'_> {
             TeamctlCommand::Mcp(_) | TeamctlCommand::Acp(_) => Connection::Own,
             _ => Connection::Usual,
         };
-        let end = self.end(connection, terminal, stdin).await?;
+        let until = Until {
+            has_terminal: terminal.is_some(),
+            ends_with_reader: ends_with_reader(&cli.command),
+        };
+        let end = self.end(connection, terminal, stdin, until).await?;
         let code = self.judge(end)?;
         self.advise(cli, code);
         Ok(code)
@@ -125,13 +133,14 @@ impl FarCommand<'_> {
         connection: Connection<'_>,
         terminal: Option<FarTerminalUse>,
         stdin: Stdio,
+        until: Until,
     ) -> Result<SshEnd, CommandError> {
         let line = self.line(&self.args, terminal.is_some())?;
         let words = options::words(connection, self.at, terminal.is_some(), line);
         let mut signals = Signals::begin()?;
         let before = terminal.and_then(|_| tcgetattr(io::stdin()).ok());
         let ssh = Ssh::start(&words, stdin, Stdio::inherit())?;
-        let end = ssh.until_end(&mut signals, terminal.is_some()).await?;
+        let end = ssh.until_end(&mut signals, until).await?;
         let was_cut = matches!(
             end,
             SshEnd::Code(SSH_FAILED) | SshEnd::Killed(_) | SshEnd::Told(_)
@@ -156,7 +165,7 @@ impl FarCommand<'_> {
     /// Writes the command line for the shell there.
     fn line(&self, args: &[OsString], has_terminal: bool) -> Result<OsString, CommandError> {
         let told = OverSsh::of_here(self.version, !has_terminal).write();
-        let mut variables = vec![(teamd_client::over_ssh::VARIABLE, OsString::from(told))];
+        let mut variables = vec![(OVER_SSH, OsString::from(told))];
         // These belong to the person's terminal, and ssh takes only TERM along.
         for name in ["NO_COLOR", "COLORTERM"] {
             let value = std::env::var_os(name).filter(|value| !value.is_empty());

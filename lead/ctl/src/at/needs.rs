@@ -52,6 +52,22 @@ pub(super) fn reads_stdin(command: &TeamctlCommand, args: &[OsString]) -> bool {
     is_fed || args.iter().any(is_stdin)
 }
 
+/// Tells whether the command ends when the reader of its output is gone, as `events --follow | head`
+/// does.
+pub(super) fn ends_with_reader(command: &TeamctlCommand) -> bool {
+    use TeamctlCommand::{Acp, Events, Inbox, Logs, Pr, Status, Task, Transcript};
+    match command {
+        Events(args) => args.range.follow,
+        Logs(args) => args.range.follow,
+        Transcript(args) => args.range.follow,
+        Inbox(args) => args.follow,
+        Status(args) => args.watch,
+        Task(args) => matches!(&args.command, TaskCommand::Log(args) if args.follow),
+        Acp(_) | Pr(_) => true,
+        _ => false,
+    }
+}
+
 /// Returns the files that the command reads a text from.
 pub(super) fn files(command: &TeamctlCommand) -> Vec<&Path> {
     match command {
@@ -198,6 +214,23 @@ mod tests {
         ] {
             assert_eq!(terminal_use(&command(line), false), used, "{line}");
             assert_eq!(terminal_use(&command(line), true), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_follows_ends_with_its_reader() {
+        for (line, ends) in [
+            ("teamctl events --follow", true),
+            ("teamctl logs -f", true),
+            ("teamctl inbox -f", true),
+            ("teamctl transcript alice --follow", true),
+            ("teamctl status --watch", true),
+            ("teamctl task log 1 -f", true),
+            ("teamctl events", false),
+            ("teamctl shutdown alice", false),
+            ("teamctl wait alice", false),
+        ] {
+            assert_eq!(ends_with_reader(&command(line)), ends, "{line}");
         }
     }
 

@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::pin::pin;
 use std::process::{Child, ChildStdout, Command, ExitCode as ProcessExit, Stdio};
 use std::task::Poll;
 
@@ -16,6 +17,7 @@ use rustix::process::{
 };
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
+use teamd_client::over_ssh::until_hung_up;
 use teamd_shared::process::ProcessHandle;
 use teamd_shared::thread::in_thread;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
@@ -32,6 +34,16 @@ const BROKEN_SSH: i32 = 123;
 pub(super) struct Ssh {
     child: Child,
     handle: ProcessHandle,
+}
+
+/// What ends a wait for `ssh` beside its own end and signals.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Until {
+    /// At a terminal this program stops when `ssh` stops itself (`~^Z`): the shell waits for this
+    /// program.
+    pub(super) has_terminal: bool,
+    /// When the reader of stdout is gone, the command is done. `ssh` sees it only when it writes.
+    pub(super) ends_with_reader: bool,
 }
 
 /// How `ssh` has ended.
@@ -84,7 +96,7 @@ impl Signals {
         for _ in 0..2 {
             tokio::task::yield_now().await;
         }
-        let mut next = std::pin::pin!(self.next());
+        let mut next = pin!(self.next());
         poll_fn(|context| {
             Poll::Ready(match next.as_mut().poll(context) {
                 Poll::Ready(code) => Some(code),
@@ -123,23 +135,27 @@ impl Ssh {
         self.child.stdout.take()
     }
 
-    /// Waits until it has ended. A signal to this program ends it, and a second one at once. With
-    /// `follows` this program stops when it stops itself (`~^Z`): the shell waits for this program.
+    /// Waits until it has ended. A signal to this program ends it, and a second one at once.
     ///
     /// # Errors
     /// If it cannot be waited for.
     pub(super) async fn until_end(
         &self,
         signals: &mut Signals,
-        follows: bool,
+        until: Until,
     ) -> Result<SshEnd, CommandError> {
         let cannot = |error| CommandError::refused("cannot wait for ssh", &error);
         let pidfd = self.handle.try_clone_fd().map_err(cannot)?;
-        let mut ended = std::pin::pin!(in_thread(move || wait(&pidfd, follows)));
+        let mut ended = pin!(in_thread(move || wait(&pidfd, until.has_terminal)));
+        let mut unread = pin!(unread(until.ends_with_reader));
         let mut told = None;
         let end = loop {
             tokio::select! {
                 biased;
+                () = &mut unread, if told.is_none() => {
+                    told = Some(ExitCode::Done);
+                    self.handle.signal(Signal::TERM).map_err(cannot)?;
+                }
                 code = signals.next() => {
                     let how = if told.is_none() { Signal::TERM } else { Signal::KILL };
                     told.get_or_insert(code);
@@ -175,6 +191,21 @@ impl Ssh {
         self.handle.signal(Signal::TERM).map_err(cannot)?;
         self.handle.ended().await.map_err(cannot)
     }
+}
+
+/// Returns when the reader of stdout is gone, if that is to be seen.
+async fn unread(is_seen: bool) {
+    if is_seen {
+        let waited = in_thread(|| {
+            until_hung_up(io::stdout().as_fd());
+            Ok(())
+        });
+        // Without a thread, ssh sees it when it writes.
+        if waited.await.is_ok() {
+            return;
+        }
+    }
+    std::future::pending().await
 }
 
 /// Waits for a child, and stops and continues with it.

@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 use super::FarCommand;
 use super::options::{self, Connection, login};
-use super::ssh::{Signals, Ssh};
+use super::ssh::{Signals, Ssh, Until};
 
 /// How much the files of a shell there may print before the address of the page.
 const BEFORE: u64 = 64 << 10;
@@ -61,7 +61,7 @@ pub(super) async fn run(command: &FarCommand<'_>, args: &Web) -> Result<u8, Comm
     let page = in_thread(move || Ok(read_page(stdout, is_json)));
     // Whatever happens first. The page is served until `ssh` ends.
     let end = {
-        let mut end = std::pin::pin!(ssh.until_end(&mut signals, false));
+        let mut end = std::pin::pin!(ssh.until_end(&mut signals, Until::default()));
         tokio::select! {
             end = &mut end => end,
             shown = show(command, &control, page, listener) => match shown {

@@ -117,9 +117,13 @@ pub(crate) fn run(version: &'static str) -> std::process::ExitCode {
     if completion::answer(TeamdCli::command) {
         return std::process::ExitCode::SUCCESS;
     }
-    context::run(version, convert::identity, global, |cli, context| {
-        dispatch(cli.command, context)
-    })
+    context::run(
+        version,
+        convert::identity,
+        global,
+        |_, _| None,
+        |cli, context| dispatch(cli.command, context),
+    )
 }
 
 /// `--adopt DIR` also names the team directory.

@@ -22,6 +22,10 @@ pub const SECRETS: [&str; 5] = [
 /// but that agent, and that one only if the user's own configuration says so.
 pub const CLAUDE_TOKEN: &str = "CLAUDE_CODE_OAUTH_TOKEN";
 
+/// The variable by which `teamctl -H` of another machine tells `teamctl` here of its terminal. It is
+/// no part of what a person has set, and no process of a team gets it.
+pub const OVER_SSH: &str = "TEAMCTL_OVER_SSH";
+
 /// What the name of a variable with a key of another service contains; in capital letters,
 /// separated by blanks.
 const ANYWHERE: &str = "TOKEN SECRET PASSW PASSPHRASE PRIVATE_KEY API_KEY APIKEY CREDENTIAL SESSION COOKIE CONNECTION_STRING \
@@ -129,7 +133,8 @@ impl Environment {
     /// Takes the environment and umask of this process, without what binds `git` to one repository
     /// or one command.
     pub fn of_self() -> Self {
-        let all = std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec()));
+        let all = std::env::vars_os().filter(|(name, _)| name != OVER_SSH);
+        let all = all.map(|(name, value)| (name.into_vec(), value.into_vec()));
         let mut environment = Self {
             variables: all.collect(),
             secrets: Vec::new(),

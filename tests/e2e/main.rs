@@ -7,6 +7,7 @@
 mod adopt;
 mod agents;
 mod approve_code;
+mod at;
 mod auto_start;
 mod background;
 mod bounded;

@@ -15,6 +15,7 @@ pub(crate) mod mcp_client;
 pub(crate) mod model_server;
 pub(crate) mod process;
 pub(crate) mod running;
+pub(crate) mod sshd;
 pub(crate) mod terminal;
 pub(crate) mod user;
 

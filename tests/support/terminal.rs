@@ -304,7 +304,9 @@ impl Terminal {
             .screen_mut()
             .set_size(rows, columns);
         rustix::termios::tcsetwinsize(&self.keys, size).unwrap();
-        self.signal(nix::sys::signal::Signal::SIGWINCH);
+        // As the kernel does: to all programs in the foreground.
+        let group = nix::unistd::Pid::from_raw(self.pid());
+        nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGWINCH).unwrap();
     }
 
     /// Whether the terminal echoes keys and waits for whole lines, as it did before.

@@ -8,13 +8,14 @@
 )]
 
 mod acting;
+mod at;
 mod completers;
 mod groups;
 mod looking;
 mod tasks;
 mod value;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueHint};
 
 use crate::context::Global;
 
@@ -23,6 +24,7 @@ pub use acting::{
     McpInstall, MemoryArgs, MemoryCommand, RequestPlanArgs, Send, Shutdown, Spawn, Teammate, Up,
     VerdictArgs, Wait,
 };
+pub use at::At;
 pub use groups::lay_out;
 pub use looking::{
     Agents, AgentsCommand, Column, Completions, Diagram, DiagramFormat, Doctor, Events, InboxArgs,
@@ -53,6 +55,12 @@ pub use value::MailboxName;
     Requests that wait for you: teamctl plans, teamctl reviews\nManual pages: man teamctl, man teamctl-spawn …"
 )]
 pub struct Cli {
+    /// Run the command on another machine, by ssh, in DIR there [default: your home there]
+    ///
+    /// It stands before the command. The rest of the line is meant for `teamctl` there: its paths
+    /// are paths there, and - is stdin here.
+    #[arg(short = 'H', long, value_name = "USER@HOST:DIR", value_parser = at::at(), value_hint = ValueHint::Hostname)]
+    pub at: Option<At>,
     /// The options of every command.
     #[command(flatten)]
     pub global: Global,

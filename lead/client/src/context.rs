@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
+use crate::over_ssh::OverSsh;
 use crate::print::escape;
 use crate::print::output::Output;
 use crate::print::render::count;
@@ -296,11 +297,12 @@ impl Context {
 }
 
 /// Runs a program from its command line to its exit code. `first_help` lays out the help of the
-/// program itself.
+/// program itself; `elsewhere` does what concerns no team of this machine.
 pub fn run<P: Parser>(
     version: &'static str,
     first_help: fn(clap::Command) -> clap::Command,
     global: impl Fn(&P) -> Global,
+    elsewhere: impl FnOnce(&P, &Output) -> Option<std::process::ExitCode>,
     command: impl FnOnce(P, &Context) -> CommandResult,
 ) -> std::process::ExitCode {
     let mut parsed = parse::<P>(P::command().version(version));
@@ -310,13 +312,16 @@ pub fn run<P: Parser>(
     }
     let parsed = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => return usage(&error).into(),
+        Err(error) => return usage(&error, version).into(),
     };
     let global = global(&parsed);
     let out = Output::new(global.json);
+    if let Some(code) = elsewhere(&parsed, &out) {
+        return code;
+    }
     match find(&global) {
-        Ok(elsewhere) => {
-            let context = elsewhere(out);
+        Ok(found) => {
+            let context = found(out);
             end(command(parsed, &context), &context.out).into()
         }
         Err(error) => end(Err(error), &out).into(),
@@ -424,7 +429,7 @@ fn end(result: CommandResult, out: &Output) -> ExitCode {
 }
 
 /// Ends where the command line makes no sense, or asks for help or the version.
-fn usage(error: &clap::Error) -> ExitCode {
+fn usage(error: &clap::Error, version: &str) -> ExitCode {
     let json = std::env::args_os()
         .take_while(|arg| arg != "--")
         .any(|arg| arg == "--json");
@@ -437,7 +442,17 @@ fn usage(error: &clap::Error) -> ExitCode {
             out.help(error.render());
             ExitCode::Usage
         }
-        _ => end(Err(explain(error)), &out),
+        _ => {
+            let far = OverSsh::told().filter(|far| far.version != version);
+            let other = far.map(|far| {
+                format!(
+                    "this is teamctl {version}, and the command is of {}",
+                    far.version
+                )
+            });
+            let explained = other.into_iter().fold(explain(error), CommandError::hint);
+            end(Err(explained), &out)
+        }
     }
 }
 
@@ -457,6 +472,12 @@ pub fn explain(error: &clap::Error) -> CommandError {
     let mut explained = CommandError::new(ExitCode::Usage, message);
     if let Some(meant) = meant {
         explained = explained.hint(meant);
+    }
+    if let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg)
+        && ["-H", "--at"].contains(&flag.as_str())
+    {
+        explained =
+            explained.hint("it stands before the command: `teamctl -H USER@HOST:DIR COMMAND`");
     }
     if let Some(command) = verb {
         return explained.hint(command).hint("`--help` shows the commands");

@@ -19,6 +19,7 @@ pub mod daemon_lock;
 mod daemon_wait;
 pub mod error;
 pub mod exit_code;
+pub mod over_ssh;
 pub mod print;
 pub mod programs;
 pub mod read;

@@ -2,6 +2,7 @@
 //! nothing, and prints nothing: where something cannot be read there is nothing to complete.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use teamd_shared::config::Roster;
@@ -112,6 +113,10 @@ fn dir() -> Option<TeamDir> {
 
 fn context() -> Option<Context> {
     let words: Vec<_> = std::env::args_os().collect();
+    // The names of another machine's team are not looked up: that would run ssh at each Tab.
+    if words.iter().any(|word| is_elsewhere(word)) {
+        return None;
+    }
     let after = words
         .iter()
         .position(|word| word == "--team-dir")
@@ -122,4 +127,10 @@ fn context() -> Option<Context> {
         json: false,
     });
     Some(found.ok()?(Output::new(false)))
+}
+
+/// Tells whether a word names another machine (`-H`).
+fn is_elsewhere(word: &OsStr) -> bool {
+    let word = word.as_encoded_bytes();
+    word == b"--at" || word.starts_with(b"--at=") || word.starts_with(b"-H")
 }

@@ -73,6 +73,9 @@ pub struct Web {
     /// texts
     #[arg(long)]
     pub metrics: bool,
+    /// The port of another machine that is forwarded to the page: `teamctl -H` sets it
+    #[arg(long, value_name = "PORT", hide = true)]
+    pub forwarded_port: Option<u16>,
 }
 
 #[derive(Debug, Args)]

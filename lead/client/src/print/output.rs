@@ -2,7 +2,7 @@
 //!
 //! With `--json` stdout carries one JSON object (or one a line), stderr carries errors as JSON, and
 //! notes for people are left out. Colours are written as escape sequences and taken out again where
-//! stdout or stderr is no terminal, or `NO_COLOR` is set. What other programs wrote is escaped
+//! stdout or stderr is no terminal here or at the other end of `teamctl -H`, or `NO_COLOR` is set. What other programs wrote is escaped
 //! before it gets here.
 
 use std::cell::{Cell, RefCell};
@@ -11,6 +11,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::rc::Rc;
 
+use anstream::AutoStream;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use serde_json::json;
@@ -20,6 +21,7 @@ use super::style::paint;
 use super::table::{cut, width};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
+use crate::over_ssh::{OverSsh, colours};
 
 /// What to do when the result cannot be printed.
 const DONE_ALL_THE_SAME: &str = "the command was carried out: before you repeat it, check the result (`teamctl status`, `teamctl inbox`)";
@@ -45,6 +47,8 @@ pub struct Output {
     /// Whether a person can be shown something in passing, and asked: not where the output is
     /// stored.
     has_terminal: bool,
+    /// The columns of the terminal that shows stderr at the other end of `teamctl -H`, if one does.
+    far_columns: Option<usize>,
     /// The lines that go away with whatever is printed next.
     passing: RefCell<Vec<String>>,
     /// The words that notes, hints and errors are put into.
@@ -54,12 +58,19 @@ pub struct Output {
 impl Output {
     /// Prints to the process's stdout and stderr.
     pub fn new(json: bool) -> Self {
-        Self::to(
-            json,
-            terminal_width(),
-            Box::new(anstream::stdout()),
-            Box::new(anstream::stderr()),
-        )
+        let far = OverSsh::told();
+        let far_stderr = far.and_then(|far| far.stderr);
+        let stdout = colours(far.and_then(|far| far.stdout));
+        let stderr = colours(far_stderr);
+        Self {
+            far_columns: far_stderr.map(|terminal| terminal.columns),
+            ..Self::to(
+                json,
+                terminal_width(),
+                Box::new(AutoStream::new(io::stdout(), stdout)),
+                Box::new(AutoStream::new(io::stderr(), stderr)),
+            )
+        }
     }
 
     /// Prints to somewhere else; `width` is that of the terminal.
@@ -76,6 +87,7 @@ impl Output {
             stderr: RefCell::new(stderr),
             closed: Cell::new(false),
             has_terminal: io::stderr().is_terminal(),
+            far_columns: None,
             passing: RefCell::default(),
             words: str::to_owned,
         }
@@ -223,11 +235,7 @@ impl Output {
     /// between words.
     fn print_labelled(&self, style: Style, label: &str, text: &str) {
         let text = format!("{} {}\n", paint(style, label), (self.words)(text));
-        let columns = if self.has_terminal {
-            columns_of(io::stderr())
-        } else {
-            None
-        };
+        let columns = self.stderr_columns();
         self.write_stderr(&columns.map_or_else(|| text.clone(), |columns| fold(&text, columns)));
     }
 
@@ -241,11 +249,7 @@ impl Output {
 
     /// As [`Output::aside`]; on a terminal, lines that are too long continue indented.
     pub fn aside_wrapped(&self, text: &str) {
-        let columns = if self.has_terminal {
-            columns_of(io::stderr())
-        } else {
-            None
-        };
+        let columns = self.stderr_columns();
         self.aside(
             columns
                 .map_or_else(|| text.to_owned(), |columns| wrap(text, columns))
@@ -327,6 +331,15 @@ impl Output {
     /// Prints the help for an empty command line.
     pub fn help(&self, text: impl Display) {
         self.write_stderr(&text.to_string());
+    }
+
+    /// Returns the columns of the terminal that shows notes; none if none does.
+    fn stderr_columns(&self) -> Option<usize> {
+        if self.has_terminal {
+            columns_of(io::stderr())
+        } else {
+            self.far_columns
+        }
     }
 
     fn write_stderr(&self, text: &str) {
@@ -428,7 +441,9 @@ pub fn can_move_cursor() -> bool {
 
 /// Returns the columns of the terminal that shows the result; none if none does.
 pub fn terminal_width() -> Option<usize> {
+    let far = OverSsh::told().and_then(|far| far.stdout);
     columns_of(io::stdout())
+        .or(far.map(|terminal| terminal.columns))
         .or_else(|| std::env::var("COLUMNS").ok()?.parse().ok())
         .filter(|&columns| columns > 0)
 }

@@ -28,6 +28,7 @@ const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// What this server is.
 #[derive(Debug)]
 pub(super) struct Guard {
+    /// The port by which it is asked: its own, or the one that is forwarded to it.
     pub(super) port: u16,
     pub(super) key: String,
     pub(super) is_read_only: bool,

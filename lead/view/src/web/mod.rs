@@ -70,7 +70,8 @@ async fn serve(
     let key = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
     let url = format!("http://127.0.0.1:{port}/#{key}");
     let guard = Guard {
-        port,
+        // A browser on another machine asks by the port there, and no program here does.
+        port: args.forwarded_port.unwrap_or(port),
         key,
         is_read_only: args.read_only,
         has_metrics: args.metrics,

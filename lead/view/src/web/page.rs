@@ -14,7 +14,7 @@ const JS: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml; charset=utf-8";
 
 /// All of them.
-const ASSETS: [Asset; 27] = [
+const ASSETS: [Asset; 28] = [
     Asset {
         path: "/",
         kind: HTML,
@@ -96,6 +96,11 @@ const ASSETS: [Asset; 27] = [
         text: include_str!("page/diff.js"),
     },
     Asset {
+        path: "/first.js",
+        kind: JS,
+        text: include_str!("page/first.js"),
+    },
+    Asset {
         path: "/form.js",
         kind: JS,
         text: include_str!("page/form.js"),
@@ -172,7 +177,7 @@ mod tests {
         let page = find("/").unwrap().text;
         for asset in ASSETS.iter().filter(|asset| asset.kind == JS) {
             let name = asset.path.trim_start_matches('/');
-            let how = if name == "main.js" {
+            let how = if matches!(name, "first.js" | "main.js") {
                 format!("<script type=\"module\" src=\"{name}\">")
             } else {
                 format!("<link rel=\"modulepreload\" href=\"{name}\">")

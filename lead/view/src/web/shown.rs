@@ -132,7 +132,7 @@ impl TeamPage<'_, '_> {
             "groups": groups,
             "waiting": pending(self.seen.team, "").iter().filter(|it| it.kind.is_judged()).count(),
             "progress": tasks_done(self.seen.team),
-            "tokens": if usage.is_nothing() { String::new() } else { tokens::cost(&usage) },
+            "tokens": if usage.is_nothing() { String::new() } else { format!("{} tokens", tokens::all(&usage)) },
             "cost": cost.map(|cost| cost.to_string()),
         }));
         if !whole {
@@ -496,7 +496,7 @@ pub(super) fn member(row: &MemberRow<'_>) -> Value {
     let member = row.member;
     let standing = &row.standing;
     json!({"name": member.name, "role": line(&member.role), "word": standing.word, "what": line(row.what()),
-        "since": standing.since, "tokens": (!member.usage.is_nothing()).then(|| tokens::count(member.usage.billed())),
+        "since": standing.since, "tokens": (!member.usage.is_nothing()).then(|| tokens::all(&member.usage)),
         "cost": row.cost.map(|cost| cost.to_string())})
 }
 

@@ -252,9 +252,9 @@ fn unread(side: &Side) -> String {
 /// when.
 fn facts(row: &MemberRow<'_>, side: &Side, memory: Option<u64>, now: Option<f64>) -> String {
     let member = row.member;
-    let spent = match member.usage.input() + member.usage.output_tokens {
-        0 => String::new(),
-        spent => tokens::count(spent),
+    let spent = match member.usage.is_nothing() {
+        true => String::new(),
+        false => tokens::all(&member.usage),
     };
     let cost = row
         .cost

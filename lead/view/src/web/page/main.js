@@ -2,10 +2,10 @@
 
 import { tell } from './dialog.js';
 import { h } from './element.js';
+import { stream } from './first.js';
 import { help, take } from './keys.js';
 import { addTask, spawn } from './orders.js';
 import { empty, order } from './parts.js';
-import { ask } from './server.js';
 import { views } from './views.js';
 
 const LONGEST_PAUSE = 15000;
@@ -33,7 +33,7 @@ async function read(answer, event) {
 async function follow(query, event, signal) {
   for (let pause = 500; !signal.aborted; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
     try {
-      const answer = await ask(`events?${query}`, { signal });
+      const answer = await stream(query, signal);
       if (answer.ok) {
         await read(answer, (data) => {
           pause = 500;
@@ -109,15 +109,15 @@ function show() {
     if (!main.isConnected) $('#main').replaceChildren(main);
     main.hidden = false;
     view.draw();
-    if (isFirst && shown !== 'conversation') document.documentElement.scrollTop = scrolled.get(location.hash) ?? 0;
+    if (isFirst && shown !== 'conversation' && scrolled.size > 1) document.documentElement.scrollTop = scrolled.get(location.hash) ?? 0;
     isFirst = false;
     document.body.dataset.shown = shown;
   };
-  let stream = new AbortController();
+  let asked = new AbortController();
   const begin = () => {
-    stream.abort();
-    stream = new AbortController();
-    follow(view.query(), event, AbortSignal.any([left.signal, stream.signal]));
+    asked.abort();
+    asked = new AbortController();
+    follow(view.query(), event, AbortSignal.any([left.signal, asked.signal]));
   };
   view.begin = begin;
   begin();

@@ -3,10 +3,8 @@
 import { drawCards } from './cards.js';
 import { h, keep } from './element.js';
 import { addTask, spawn } from './orders.js';
+import { overviewQuery, wantsAll } from './first.js';
 import { empty, eventRow, memberRow, order } from './parts.js';
-
-/** Whether this tab also shows what only says how the team runs. */
-const ALL = 'teamd-all-events';
 
 function members({ title, count, members: all }) {
   return h('section', {}, h('h2', {}, `${title} · ${count}`), h('ul.rows.members', {}, all.map((one) => memberRow(one, title))),
@@ -16,9 +14,9 @@ function members({ title, count, members: all }) {
 export const overview = {
   title: 'Overview',
   make(element, _, state) {
-    const [cards, more, groups, feed] = [h('div'), h('p.dim'), h('div'), h('ul.rows.feed')];
-    const all = h('input', { type: 'checkbox', checked: sessionStorage.getItem(ALL) === 'yes', onchange: () => {
-      sessionStorage.setItem(ALL, all.checked ? 'yes' : 'no');
+    const [cards, more, groups, feed] = [h('div.asks'), h('p.dim'), h('div'), h('ul.rows.feed')];
+    const all = h('input', { type: 'checkbox', checked: wantsAll(), onchange: () => {
+      wantsAll(all.checked);
       feed.isKept = false;
       view.begin();
     } });
@@ -40,7 +38,7 @@ export const overview = {
       news.hidden = !state.feed.length && !all.checked;
       keep(feed, state.feed, (step) => [step.at, step.from, step.to, step.what], eventRow);
     };
-    const view = { query: () => `view=overview${all.checked ? '&news=all' : ''}`, draw };
+    const view = { query: overviewQuery, draw };
     return view;
   },
 };

@@ -41,14 +41,20 @@ await calc.locator('button.n').first().click();
 await page.keyboard.type('a <b>defect</b>');
 await page.getByRole('button', { name: 'Keep the comment' }).click();
 console.log('comment:', await calc.locator('.remark p').textContent());
+// Examined with the form of another comment open.
+const some = page.locator('.change', { has: page.locator('.file-head code', { hasText: /^some\.rs$/ }) });
+await page.locator('.files a', { hasText: /^some\.rs$/ }).click();
+await some.locator('button.n').first().click();
+await some.locator('form.remark').waitFor();
 for (const colorScheme of ['light', 'dark']) {
   await page.emulateMedia({ colorScheme });
   // The policy of the page lets no script in; the driver may.
   await page.evaluate(axe.source);
-  const { violations } = await page.evaluate(() => globalThis.axe.run('.card'));
+  const { violations } = await page.evaluate(() => globalThis.axe.run('.card', { rules: { 'target-size': { enabled: true } } }));
   const bad = violations.filter(({ impact }) => ['serious', 'critical'].includes(impact));
   console.log(`axe, ${colorScheme}:`, bad.map(({ id, nodes }) => `${id} ${nodes[0].html.slice(0, 200)} ${nodes[0].failureSummary.slice(0, 200)}`).join() || 'nothing serious');
 }
+await page.keyboard.press('Escape');
 const long = page.locator('.change', { has: page.locator('.file-head code', { hasText: /^long\.txt$/ }) });
 await page.locator('.files a', { hasText: /^long\.txt$/ }).click();
 await long.locator('button.n').first().focus();

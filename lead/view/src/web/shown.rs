@@ -24,6 +24,7 @@ use crate::model::{
     COLUMNS, ConversationPart, CostAccount, FeedStep, ImageFacts, Item, MemberRow, Placed,
     PlacedCall, RequestStage, SeenTeam, Sequence, Share, SpentUsage, Stand, TaskPast, Turning,
     Window, by_status, pending, rows, sort, standing, tasks_done,
+    tasks_failed,
 };
 
 /// How many members of a group, tasks of a column and events of the feed are shown.
@@ -132,6 +133,7 @@ impl TeamPage<'_, '_> {
             "groups": groups,
             "waiting": pending(self.seen.team, "").iter().filter(|it| it.kind.is_judged()).count(),
             "progress": tasks_done(self.seen.team),
+            "failed": tasks_failed(self.seen.team),
             "tokens": if usage.is_nothing() { String::new() } else { format!("{} tokens", tokens::all(&usage)) },
             "cost": cost.map(|cost| cost.to_string()),
         }));

@@ -175,7 +175,7 @@ impl App {
                     let right = if wide {
                         facts(row, &side, memory, has_usage.then_some(scene.now))
                     } else {
-                        format!(" {}", cell(BOLD, unread(&side), 5))
+                        unread_alone(&side)
                     };
                     let room = columns.saturating_sub(width(&front) + width(&right));
                     format!(
@@ -246,6 +246,15 @@ fn unread(side: &Side) -> String {
         Some(unread) => format!("✉{}", tokens::count(unread)),
         None => "✉?".to_owned(),
     }
+}
+
+/// Writes what is unread where nothing else stands at the right end: nothing takes no room.
+fn unread_alone(side: &Side) -> String {
+    let unread = unread(side);
+    if unread.is_empty() {
+        return unread;
+    }
+    format!(" {}", paint(BOLD, unread))
 }
 
 /// Writes what stands at the right end where there is room; where tokens were used, how many and

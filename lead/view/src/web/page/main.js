@@ -68,7 +68,8 @@ function head(state) {
   $('#team').textContent = state.team;
   document.title = (counts[0] ? `(${counts[0]}) ` : '') + state.team;
   const pills = PILLS.map(([name, glyph, text], at) => [name, `${glyph} ${counts[at]} ${text}`, counts[at]]);
-  const all = [...pills, ['', state.progress, state.progress], ['', [state.tokens, state.cost].filter(Boolean).join(' · '), state.tokens]].filter(([, , shown]) => shown);
+  const failed = state.failed === 1 ? '▲ 1 task failed' : `▲ ${state.failed} tasks failed`;
+  const all = [...pills, ['bad', failed, state.failed], ['', state.progress, state.progress], ['', [state.tokens, state.cost].filter(Boolean).join(' · '), state.tokens]].filter(([, , shown]) => shown);
   $('#counts').replaceChildren(...all.map(([name, text]) => (name === 'need' ? h('a.pill.need', { href: '#/requests' }, text) : h(`span.pill${name && `.${name}`}`, {}, text))));
   for (const button of document.querySelectorAll('#orders .acting')) button.hidden = state.read_only;
   $('#waiting')?.replaceChildren(state.waiting ? String(state.waiting) : '');

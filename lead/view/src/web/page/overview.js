@@ -14,14 +14,14 @@ function members({ title, count, members: all }) {
 export const overview = {
   title: 'Overview',
   make(element, _, state) {
-    const [cards, more, groups, feed] = [h('div.asks'), h('p.dim'), h('div'), h('ul.rows.feed')];
+    const [cards, more, groups, feed] = [h('div.asks'), h('p.dim'), h('div.groups'), h('ul.rows.feed')];
     const all = h('input', { type: 'checkbox', checked: wantsAll(), onchange: () => {
       wantsAll(all.checked);
       feed.isKept = false;
       view.begin();
     } });
     const asks = h('div', {}, h('h2', {}, 'Requests'), cards, more);
-    const news = h('section', {}, h('div.heading', {}, h('h2', {}, 'Last events'), h('label.dim', {}, all, ' also starts and the like')), feed);
+    const news = h('section.news', {}, h('div.heading', {}, h('h2', {}, 'Last events'), h('label.dim', {}, all, ' also starts and the like')), feed);
     const split = h('div.split', {}, asks, h('div', {}, groups, news));
     const none = h('div');
     element.append(none, split);

@@ -67,10 +67,7 @@ fn up_leaves_alone_whom_it_finds_running_and_starts_who_has_ended() {
     let lines: Vec<&str> = again.stdout.lines().collect();
     assert_eq!(lines.len(), 3, "each once: {again:?}");
     assert_eq!(lines[0], "coder-1 runs already: idle");
-    assert!(
-        lines[1].starts_with("coder-2 is idle (pid "),
-        "{again:?}"
-    );
+    assert!(lines[1].starts_with("coder-2 is idle (pid "), "{again:?}");
     assert_eq!((team.pid("coder-1"), again.stderr.as_str()), (pid, ""));
     // A daemon that was killed is started again, and the teammates that outlived it run already.
     team.kill_daemon();

@@ -41,11 +41,9 @@ await calc.locator('button.n').first().click();
 await page.keyboard.type('a <b>defect</b>');
 await page.getByRole('button', { name: 'Keep the comment' }).click();
 console.log('comment:', await calc.locator('.remark p').textContent());
-// Examined with the form of another comment open.
-const some = page.locator('.change', { has: page.locator('.file-head code', { hasText: /^some\.rs$/ }) });
-await page.locator('.files a', { hasText: /^some\.rs$/ }).click();
-await some.locator('button.n').first().click();
-await some.locator('form.remark').waitFor();
+// Examined with the form of a comment open.
+await calc.getByRole('button', { name: 'Edit' }).click();
+await calc.locator('form.remark').waitFor();
 for (const colorScheme of ['light', 'dark']) {
   await page.emulateMedia({ colorScheme });
   // The policy of the page lets no script in; the driver may.

@@ -193,7 +193,7 @@ fn teammates_are_spawned_interrupted_asked_for_a_plan_and_shut_down() {
         assert_eq!(page.post(&format!("/{kind}"), "{}").code, 400, "{kind}");
     }
     let again = done(&page, "spawn", &json!({"name": "ana", "resume": true}));
-    assert!(again.contains("incarnation 2"), "{again}");
+    assert!(again.starts_with("ana is "), "{again}");
 }
 
 #[test]

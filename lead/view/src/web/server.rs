@@ -150,8 +150,8 @@ async fn respond(
         Ok(Route::Image(name, place)) => site.image(name, place).await,
         Err(refusal) => Err(refusal),
     };
-    let mut answer = answer
-        .unwrap_or_else(|HttpRefusal(code, why)| json_response(code, &json!({"error": why})));
+    let mut answer =
+        answer.unwrap_or_else(|HttpRefusal(code, why)| json_response(code, &json!({"error": why})));
     // An order that is sent over a connection which is just being closed may be done, and seem not to be.
     answer
         .headers_mut()

@@ -23,8 +23,7 @@ use crate::codes::ShownCodes;
 use crate::model::{
     COLUMNS, ConversationPart, CostAccount, FeedStep, ImageFacts, Item, MemberRow, Placed,
     PlacedCall, RequestStage, SeenTeam, Sequence, Share, SpentUsage, Stand, TaskPast, Turning,
-    Window, by_status, pending, rows, sort, standing, tasks_done,
-    tasks_failed,
+    Window, by_status, pending, rows, sort, standing, tasks_done, tasks_failed,
 };
 
 /// How many members of a group, tasks of a column and events of the feed are shown.

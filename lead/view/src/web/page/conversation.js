@@ -131,7 +131,6 @@ function search(box, text, count) {
 const PAGES = 20;
 
 export const conversation = {
-  title: 'Conversation',
   make(element, argument, state) {
     const name = /^[a-z0-9_-]+$/.test(argument ?? '') ? argument : 'lead';
     const choice = h('select', { onchange: () => { location.hash = `#/conversation/${choice.value}`; } });
@@ -199,7 +198,7 @@ export const conversation = {
       now.replaceChildren(state.live ? h('div.turn.live', {}, markdown(state.live)) : '');
       needs.hidden = !state.requests.length;
       // A review with its work would part the box below from what was said.
-      drawCards(asks, state.requests, false, state);
+      drawCards(asks, state.requests, null, state);
       if (isAtEnd) page.scrollTop = page.scrollHeight;
     };
     return { query: () => `view=conversation&name=${name}`, draw };

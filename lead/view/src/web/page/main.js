@@ -6,7 +6,7 @@ import { stream } from './first.js';
 import { help, take } from './keys.js';
 import { addTask, spawn } from './orders.js';
 import { empty, order } from './parts.js';
-import { views } from './views.js';
+import { loadAll, views } from './views.js';
 
 const LONGEST_PAUSE = 15000;
 const $ = (selector) => document.querySelector(selector);
@@ -77,13 +77,19 @@ function head(state) {
   else live(state.daemon ? 'live' : 'no daemon runs', !state.daemon);
 }
 
+/** Says that a view cannot be shown: its module did not come. */
+function failed(error) {
+  reportError(error);
+  live('teamctl web does not answer: load the page again', true);
+}
+
 let left = new AbortController();
 let state = {};
 /** How far each view was scrolled when it was left. */
 const scrolled = new Map();
 let place = '';
 
-function show() {
+async function show() {
   left.abort();
   left = new AbortController();
   scrolled.set(place, document.documentElement.scrollTop);
@@ -102,7 +108,9 @@ function show() {
   // Of one thing nothing is shown before it is known.
   main.hidden = Boolean(views[shown].under);
   const ours = state;
-  const view = views[shown].make(main, argument && decodeURIComponent(argument), ours);
+  const here = left.signal;
+  const view = await views[shown].make(main, argument && decodeURIComponent(argument), ours);
+  if (here.aborted) return;
   let isFirst = true;
   const event = (data) => {
     Object.assign(ours, data);
@@ -111,6 +119,7 @@ function show() {
     main.hidden = false;
     view.draw();
     if (isFirst && shown !== 'conversation' && scrolled.size > 1) document.documentElement.scrollTop = scrolled.get(location.hash) ?? 0;
+    if (isFirst) (globalThis.requestIdleCallback ?? setTimeout)(loadAll);
     isFirst = false;
     document.body.dataset.shown = shown;
   };
@@ -118,7 +127,7 @@ function show() {
   const begin = () => {
     asked.abort();
     asked = new AbortController();
-    follow(view.query(), event, AbortSignal.any([left.signal, asked.signal]));
+    follow(view.query(), event, AbortSignal.any([here, asked.signal]));
   };
   view.begin = begin;
   begin();
@@ -131,5 +140,5 @@ const [newTask, newMember] = [() => addTask(state), () => spawn(state)];
 const acting = (then) => () => (state.read_only ? tell(false, 'this page only shows the team (--read-only)') : then());
 $('#orders').append(order('New task', newTask, '.acting'), order('Spawn', newMember, '.acting'), h('button', { type: 'button', 'aria-label': 'Keys', title: 'Keys (?)', onclick: help }, '?'));
 take({ n: acting(newTask), s: acting(newMember) }, places);
-addEventListener('hashchange', () => { if (location.hash.startsWith('#/') && location.hash !== place) show(); });
-show();
+addEventListener('hashchange', () => { if (location.hash.startsWith('#/') && location.hash !== place) show().catch(failed); });
+show().catch(failed);

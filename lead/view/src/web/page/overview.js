@@ -30,7 +30,7 @@ export const overview = {
       const isEmpty = !state.groups.some((group) => group.count);
       asks.hidden = count === 0;
       split.classList.toggle('one', count === 0);
-      drawCards(cards, shown, false, state);
+      drawCards(cards, shown, null, state);
       more.textContent = count > shown.length ? `and ${count - shown.length} more` : '';
       keep(groups, state.groups.filter((group) => group.count), (group) => group.title, members);
       none.replaceChildren(isEmpty ? empty('There are no teammates.', 'Spawn one and tell it what to do, or add tasks that it takes by itself. `teamctl up` starts those of team.toml.',

@@ -73,7 +73,8 @@ await page.locator('.files a', { hasText: /^long\.txt$/ }).click();
 await long.locator('.remark').waitFor();
 await page.locator('.files a', { hasText: /^calc\.rs$/ }).click();
 await calc.locator('.remark').waitFor();
-console.log('side by side:', await page.locator('.remark').count(), 'comments');
+const beside = await calc.evaluate((file) => file.querySelector('.remark').getBoundingClientRect().left - file.querySelector('.half.ins').getBoundingClientRect().left);
+console.log('side by side:', await page.locator('.remark').count(), 'comments,', beside > 0 && beside < 100 ? 'below their half' : beside);
 const folded = page.locator('.file-head[aria-expanded=false] code');
 console.log('folded:', (await folded.allTextContents()).join());
 for (let at = 0; at < 60 && !await approve(); at += 1) {

@@ -162,5 +162,7 @@ mod tests {
         ]
         .concat();
         assert_eq!(done(&lines).as_deref(), Some("2 of 4 tasks done"));
+        let team = fold(lines.as_bytes(), |_, _| {}).unwrap();
+        assert_eq!(tasks_failed(&team), 1);
     }
 }

@@ -26,6 +26,11 @@ impl Usage {
             .saturating_add(self.cache_creation_input_tokens)
     }
 
+    /// Returns all that was read and written: the one number of tokens that is shown.
+    pub fn all(&self) -> u64 {
+        self.input().saturating_add(self.output_tokens)
+    }
+
     /// Tells whether nothing was read or written.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()

@@ -118,3 +118,22 @@ fn the_owner_of_a_task_is_not_reminded_of_it_while_its_command_runs() {
     team.until("the end to be read", || read(&team) == 1);
     team.until("a reminder", || team.events("reminded") > 0);
 }
+
+#[test]
+fn what_her_commands_printed_is_kept_with_her_other_files_when_she_is_forgotten() {
+    let team = with_alice();
+    team.does("alice", &in_background("echo printed"));
+    team.until("the output to be kept", || {
+        team.file("log/alice.background-1.log").contains("printed")
+    });
+    team.shutdown("alice", &[], 0);
+    let forgotten = team.json(["forget", "alice"]);
+    let files = forgotten["files"].as_array().unwrap().iter();
+    let mut files = files.filter_map(Value::as_str);
+    let kept = files.find(|file| file.ends_with(".log.alice.background-1.log"));
+    assert!(team.file(kept.unwrap()).contains("printed"), "{forgotten}");
+    assert!(!team.path("log/alice.background-1.log").exists());
+    // Another one of that name begins without it.
+    team.spawn("alice", "");
+    assert!(!team.path("log/alice.background-1.log").exists());
+}

@@ -325,7 +325,7 @@ fn tasks_are_added_watched_and_tried_again() {
     ])
     .ok();
     terminal.until_screen("the failure", |screen| {
-        screen.contains("DONE 1") && screen.contains("✕ failed")
+        screen.contains("ENDED 1") && screen.contains("✕ failed")
     });
     terminal.press("\r");
     terminal.until_screen("the details", |screen| {
@@ -333,7 +333,7 @@ fn tasks_are_added_watched_and_tried_again() {
     });
     team.write("built", "");
     terminal.press("\x1b");
-    terminal.until_screen("the board", |screen| screen.contains("DONE 1"));
+    terminal.until_screen("the board", |screen| screen.contains("ENDED 1"));
     terminal.press("t");
     terminal.until_screen("the completion", |screen| {
         screen.contains("✓ verified: in place")
@@ -342,7 +342,7 @@ fn tasks_are_added_watched_and_tried_again() {
     terminal.until_screen("what was said", |screen| {
         screen.contains("task 2 (Tidy up) is added")
     });
-    terminal.until_screen("both done", |screen| screen.contains("DONE 2"));
+    terminal.until_screen("both done", |screen| screen.contains("ENDED 2"));
     terminal.press("q");
     assert_eq!(terminal.finish(), Some(0));
 }

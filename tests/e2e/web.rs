@@ -300,6 +300,28 @@ fn each_attack_on_the_page_is_refused_and_changes_nothing() {
     assert_eq!(page.interrupted().code, Some(130));
 }
 
+/// The page has many files; an order must not be sent over a connection that is being closed.
+#[test]
+fn a_connection_stays_open_for_the_files_of_the_page_and_for_nothing_else() {
+    let team = Team::started();
+    let page = Page::of(&team, &[]);
+    let mut stream = page.connect();
+    let headers = format!("Host: 127.0.0.1:{}\r\n", page.port);
+    let asset = format!("GET /server.js HTTP/1.1\r\n{headers}\r\n");
+    let view = format!("GET /view?view=overview HTTP/1.1\r\n{}\r\n", page.headers());
+    write!(stream, "{asset}{asset}{view}{asset}").unwrap();
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).unwrap();
+    let files = answers.matches("content-type: text/javascript").count();
+    assert_eq!(files, 2, "{answers}");
+    assert_eq!(answers.matches("connection: close").count(), 1, "{answers}");
+    assert!(answers.ends_with('}'), "the view is the last: {answers}");
+    // One that asks for nothing more is closed, too.
+    let mut stream = page.connect();
+    write!(stream, "{asset}").unwrap();
+    stream.read_to_string(&mut answers).unwrap();
+}
+
 /// Any process can connect to a port of this machine: only one with the key counts.
 #[test]
 fn clients_that_have_not_shown_the_key_do_not_keep_others_out() {

@@ -25,7 +25,7 @@ for (const colorScheme of ['light', 'dark']) {
       if (folder) await page.screenshot({ path: `${folder}/${name.replace('/', '-')}-${size}-${colorScheme}.png` });
       // The policy of the page lets no script in; the driver may.
       await page.evaluate(axe.source);
-      const { violations } = await page.evaluate(() => globalThis.axe.run());
+      const { violations } = await page.evaluate(() => globalThis.axe.run(document, { rules: { 'target-size': { enabled: true } } }));
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       if (wide > 0) console.log(JSON.stringify({ view: name, size, colorScheme, impact: 'serious', id: 'wider-than-the-screen', nodes: [`${wide} px`] }));
       const vacant = size === 'phone' && await page.locator('.board .vacant:visible').count();

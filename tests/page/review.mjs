@@ -41,14 +41,18 @@ await calc.locator('button.n').first().click();
 await page.keyboard.type('a <b>defect</b>');
 await page.getByRole('button', { name: 'Keep the comment' }).click();
 console.log('comment:', await calc.locator('.remark p').textContent());
+// Examined with the form of a comment open.
+await calc.getByRole('button', { name: 'Edit' }).click();
+await calc.locator('form.remark').waitFor();
 for (const colorScheme of ['light', 'dark']) {
   await page.emulateMedia({ colorScheme });
   // The policy of the page lets no script in; the driver may.
   await page.evaluate(axe.source);
-  const { violations } = await page.evaluate(() => globalThis.axe.run('.card'));
+  const { violations } = await page.evaluate(() => globalThis.axe.run('.card', { rules: { 'target-size': { enabled: true } } }));
   const bad = violations.filter(({ impact }) => ['serious', 'critical'].includes(impact));
   console.log(`axe, ${colorScheme}:`, bad.map(({ id, nodes }) => `${id} ${nodes[0].html.slice(0, 200)} ${nodes[0].failureSummary.slice(0, 200)}`).join() || 'nothing serious');
 }
+await page.keyboard.press('Escape');
 const long = page.locator('.change', { has: page.locator('.file-head code', { hasText: /^long\.txt$/ }) });
 await page.locator('.files a', { hasText: /^long\.txt$/ }).click();
 await long.locator('button.n').first().focus();
@@ -69,7 +73,8 @@ await page.locator('.files a', { hasText: /^long\.txt$/ }).click();
 await long.locator('.remark').waitFor();
 await page.locator('.files a', { hasText: /^calc\.rs$/ }).click();
 await calc.locator('.remark').waitFor();
-console.log('side by side:', await page.locator('.remark').count(), 'comments');
+const beside = await calc.evaluate((file) => file.querySelector('.remark').getBoundingClientRect().left - file.querySelector('.half.ins').getBoundingClientRect().left);
+console.log('side by side:', await page.locator('.remark').count(), 'comments,', beside > 0 && beside < 100 ? 'below their half' : beside);
 const folded = page.locator('.file-head[aria-expanded=false] code');
 console.log('folded:', (await folded.allTextContents()).join());
 for (let at = 0; at < 60 && !await approve(); at += 1) {

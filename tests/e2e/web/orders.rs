@@ -193,7 +193,7 @@ fn teammates_are_spawned_interrupted_asked_for_a_plan_and_shut_down() {
         assert_eq!(page.post(&format!("/{kind}"), "{}").code, 400, "{kind}");
     }
     let again = done(&page, "spawn", &json!({"name": "ana", "resume": true}));
-    assert!(again.contains("incarnation 2"), "{again}");
+    assert!(again.starts_with("ana is "), "{again}");
 }
 
 #[test]
@@ -229,5 +229,11 @@ fn read_only_refuses_every_order_and_shows_what_was_changed() {
     assert_eq!(team.status("ana"), "idle");
     assert_eq!(team.json(["task", "list", "--all"]), json!([]));
     let diff = &page.changes("of=ana")[0];
-    assert!(diff["error"].as_str().unwrap().contains("ana"), "{diff}");
+    assert!(
+        diff["summary"]
+            .as_str()
+            .unwrap()
+            .starts_with("ana has no checkout"),
+        "{diff}"
+    );
 }

@@ -106,7 +106,7 @@ fn a_person_comments_on_lines_of_the_work_on_the_page_and_answers() {
             "axe, dark: nothing serious",
             "by the keyboard: why?",
             "after a reload: 2 comments go to alice",
-            "side by side: 2 comments",
+            "side by side: 2 comments, below their half",
             "folded: x.lock",
             "at the end: enabled",
             "answered",

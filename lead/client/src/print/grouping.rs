@@ -96,20 +96,20 @@ impl<'t> Facts<'t> {
         let refusal = team
             .shutdown_of(name)
             .filter(|it| it.status == Status::Rejected && !it.agent);
+        let mut plans = Vec::new();
         // Few members have a plan pending, so few need all requests.
-        let since = plan
-            .and_then(|_| team.members.get(name))
-            .map(|state| state.record.conversation);
-        let mut plans: Vec<&Request> = team
-            .requests
-            .values()
-            .filter(|request| {
+        if plan.is_some()
+            && let Some(state) = team.members.get(name)
+        {
+            let since = state.record.conversation;
+            let of_member = team.requests.values().filter(|request| {
                 request.kind == Kind::PlanApproval
                     && request.from == name.as_str()
-                    && since.is_some_and(|since| request.incarnation >= since)
-            })
-            .collect();
-        plans.sort_by(|a, b| b.created_at.total_cmp(&a.created_at));
+                    && request.incarnation >= since
+            });
+            plans.extend(of_member);
+        }
+        plans.sort_by(|a: &&Request, b| b.created_at.total_cmp(&a.created_at));
         let until_approved = plans
             .iter()
             .take_while(|plan| plan.status != Status::Approved);

@@ -21,6 +21,11 @@ pub fn count(tokens: u64) -> String {
     }
 }
 
+/// Formats all that was read and written, as one number.
+pub fn all(usage: &Usage) -> String {
+    count(usage.all())
+}
+
 /// Formats what was read and written, and how much of what was read came from a cache.
 pub fn cost(usage: &Usage) -> String {
     let cached = match cached(usage) {

@@ -8,6 +8,7 @@ use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::escape;
 use teamd_client::read::roster;
+use teamd_shared::background;
 use teamd_shared::control::{Command, Done};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -64,6 +65,7 @@ async fn forget(
     let of_member = TeamPath::of_member(name).into_iter();
     let identified = of_member.map(|file| dir.identity(&file).map(|identity| (file, identity)));
     let before = identified.collect::<Result<Vec<_>, _>>()?;
+    let outputs = background::numbers(dir, name)?;
     let mut client = Client::connect(dir).await?;
     let mut files = match client
         .call(Command::Forget {
@@ -85,7 +87,14 @@ async fn forget(
         return Err(CommandError::new(ExitCode::Failed, message)
             .hint("`teamctl log teamd` shows why; it is tried again"));
     }
-    // Those that it may have had; not every member has one of each kind.
+    // The daemon names the files that any member may have; each of them begins with the same number.
+    let archive = files.first().and_then(|file| file.split('.').next());
+    let archive = archive.unwrap_or_default().to_owned();
+    for number in outputs {
+        let log = TeamPath::background_log(name, &number.to_string());
+        files.push(format!("{archive}.log.{}", log.file_name()));
+    }
+    // Not every member has one of each kind.
     files.retain(|file| dir.root().join(file).exists());
     let mut text = format!("{name} is forgotten");
     if !files.is_empty() {

@@ -78,10 +78,7 @@ pub(super) async fn spawn(
     } = start(context, dir, order, timeout).await?;
     report(
         json!({"name": name, "pid": pid, "incarnation": incarnation, "status": status}),
-        format!(
-            "{name} is {} (pid {pid}, incarnation {incarnation})",
-            status.as_str()
-        ),
+        format!("{name} is {} (pid {pid})", status.as_str()),
     )?;
     let printed = print_notes(context, dir, name, is_built_in);
     // A person has seen it with an earlier incarnation.
@@ -388,7 +385,7 @@ mod tests {
         };
         assert_eq!(run(&context, *args), Ok(ExitCode::Done));
         answering.join().unwrap();
-        assert_eq!(stdout.text(), "alice is idle (pid 7, incarnation 1)\n");
+        assert_eq!(stdout.text(), "alice is idle (pid 7)\n");
         assert!(
             stderr
                 .text()

@@ -108,11 +108,7 @@ pub(super) async fn start(
         .filter(|member| roster::runs(&roster, member))
     {
         let value = json!({"name": name, "pid": member.pid, "incarnation": member.incarnation, "status": member.status, "already_running": true});
-        let text = format!(
-            "{name} runs already: {} (incarnation {})",
-            member.status.as_str(),
-            member.incarnation
-        );
+        let text = format!("{name} runs already: {}", member.status.as_str());
         return report(value, text).map(|()| false);
     }
     let spawned = spawn::spawn(context, dir, request, timeout, |mut value, text| {

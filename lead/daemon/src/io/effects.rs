@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
+use teamd_shared::background;
 use teamd_shared::inbox::{self, AppendError, Appender, Durability};
 use teamd_shared::journal::Team;
 use teamd_shared::message::Message;
@@ -303,7 +304,9 @@ fn forget_agent(dir: &Arc<TeamDir>, name: &Name) {
 }
 
 fn archive(dir: &TeamDir, name: &Name, seq: u64) -> Result<(), DirError> {
-    for file in TeamPath::of_member(name) {
+    let logs = background::numbers(dir, name)?.into_iter();
+    let logs = logs.map(|number| TeamPath::background_log(name, &number.to_string()));
+    for file in TeamPath::of_member(name).into_iter().chain(logs) {
         // What is in the archive already is never written over: a stub that was made since stays
         // where it is.
         if dir.identity(&archived(&file, seq))?.is_some() {

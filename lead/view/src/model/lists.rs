@@ -10,7 +10,7 @@ use teamd_shared::task::{Task, TaskId, TaskStatus, Verified};
 use super::past::Past;
 
 /// The titles of the columns of a board.
-pub(crate) const COLUMNS: [&str; 4] = ["PENDING", "IN PROGRESS", "IN REVIEW", "DONE"];
+pub(crate) const COLUMNS: [&str; 4] = ["PENDING", "IN PROGRESS", "IN REVIEW", "ENDED"];
 
 /// Tells whether a text has the filter in it, in whatever case.
 pub(crate) fn matches(filter: &str, texts: &[&str]) -> bool {
@@ -70,6 +70,14 @@ pub(crate) fn tasks_done(team: &Team) -> Option<String> {
         .count();
     let all = usize::try_from(team.last_task).unwrap_or(usize::MAX);
     (all > 0).then(|| format!("{} of {all} tasks done", all.saturating_sub(others)))
+}
+
+/// Returns how many tasks have failed: each waits for a person to try it again or to cancel it.
+pub(crate) fn tasks_failed(team: &Team) -> usize {
+    let tasks = team.tasks.values();
+    tasks
+        .filter(|task| task.status == TaskStatus::Failed)
+        .count()
 }
 
 /// Describes the status of a task, and returns the group of members that it resembles.
@@ -154,5 +162,7 @@ mod tests {
         ]
         .concat();
         assert_eq!(done(&lines).as_deref(), Some("2 of 4 tasks done"));
+        let team = fold(lines.as_bytes(), |_, _| {}).unwrap();
+        assert_eq!(tasks_failed(&team), 1);
     }
 }

@@ -36,7 +36,7 @@ pub use image::{ImageFacts, PixelSize};
 pub use journal::{JournalFollower, NewLines};
 pub(crate) use ledger::SpentUsage;
 pub use ledger::{ServerUse, ledger};
-pub(crate) use lists::{COLUMNS, by_status, matches, pending, standing, tasks_done};
+pub(crate) use lists::{COLUMNS, by_status, matches, pending, standing, tasks_done, tasks_failed};
 pub use parts::{ConversationPart, parts};
 pub(crate) use parts::{PartReader, call, line, line_and_more};
 pub(crate) use past::Stand;

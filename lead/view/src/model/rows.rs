@@ -69,8 +69,10 @@ impl MemberRow<'_> {
     /// Returns what it does or waits for; the id of its request is beside the text of that.
     pub fn what(&self) -> &str {
         let what = self.standing.what.as_str();
-        self.request
-            .and_then(|it| what.strip_prefix(it.request_id.as_str()))
+        let asked = self.request.map(|it| &it.request_id);
+        let review = self.task.and_then(Task::review_id);
+        let mut ids = asked.into_iter().chain(review);
+        ids.find_map(|id| what.strip_prefix(id.as_str()))
             .map_or(what, str::trim_start)
     }
 }

@@ -298,9 +298,9 @@ fn cost(
     };
     let spent = share.to_json(&prices, json!({}));
     let usage = share.usage();
-    let tokens = match usage.input() + usage.output_tokens {
-        0 => String::new(),
-        some => format!(", {} tokens", tokens::count(some)),
+    let tokens = match usage.is_nothing() {
+        true => String::new(),
+        false => format!(", {} tokens", tokens::all(&usage)),
     };
     let dollars = share.cost(&prices).filter(|_| !usage.is_nothing());
     let dollars = dollars.map(|it| format!(", {it}")).unwrap_or_default();

@@ -281,7 +281,7 @@ pub(super) fn header(scene: &TopScene<'_>, columns: usize) -> Line<'static> {
     } else {
         format!(" {cost}")
     };
-    let spent = tokens::count(usage.input() + usage.output_tokens);
+    let spent = tokens::all(&usage);
     let spent = if usage.is_nothing() {
         String::new()
     } else {

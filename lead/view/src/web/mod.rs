@@ -42,8 +42,11 @@ use guard::{Guard, PageView};
 use server::{Ask, Site};
 use shown::TeamPage;
 
-/// The shortest time between two announced changes.
-const FRAME: Duration = Duration::from_millis(100);
+/// The shortest and the longest time between two announced changes. In between, a team that writes
+/// all the time costs a tenth of a processor: the pause is so many times what the last change took.
+const FRAME: Duration = Duration::from_millis(10);
+const LONGEST_FRAME: Duration = Duration::from_millis(100);
+const REST: u32 = 9;
 /// The shortest time between two announced changes while files are read for the first time: after
 /// each one every view is made again.
 const WHILE_READING: Duration = Duration::from_secs(1);
@@ -108,6 +111,8 @@ struct Hub<'d> {
     /// Whether the daemon runs, as far as is known.
     has_daemon: bool,
     read_at: Instant,
+    /// How long it took to read what has changed then, and to make the views of it.
+    taken: Duration,
     /// Whether a file has changed since: what is asked meanwhile does not make that forgotten.
     has_changed: bool,
     /// When one of these is another by the time alone, in seconds since 1970.
@@ -135,6 +140,7 @@ impl<'d> Hub<'d> {
             codes: ShownCodes::default(),
             has_daemon,
             read_at,
+            taken: Duration::ZERO,
             has_changed: false,
             changes_at: None,
             made: Vec::new(),
@@ -191,14 +197,17 @@ impl<'d> Hub<'d> {
             }
             self.has_changed = true;
         }
-        tokio::time::sleep(FRAME.saturating_sub(self.read_at.elapsed())).await;
+        let pause = (self.taken * REST).clamp(FRAME, LONGEST_FRAME);
+        tokio::time::sleep(pause.saturating_sub(self.read_at.elapsed())).await;
     }
 
     fn read(&mut self) -> Option<RunningAction<'d>> {
+        let began = Instant::now();
         self.forget();
         self.has_changed = false;
         let has_socket = self.files.read(self.has_daemon);
         self.files.catch_up();
+        self.taken = began.elapsed();
         self.read_at = Instant::now();
         (has_socket && !self.has_daemon).then(|| act::connect(self.files.dir))
     }
@@ -269,6 +278,7 @@ impl<'d> Hub<'d> {
         if let Some((_, made)) = self.made.iter().find(|(made, _)| made == view) {
             return Some(made.clone());
         }
+        let began = Instant::now();
         match view {
             PageView::Conversation(name) | PageView::Earlier(name, _) => self.files.follow(name),
             PageView::Board(_) | PageView::Metrics => self.files.want_past(),
@@ -299,6 +309,7 @@ impl<'d> Hub<'d> {
             self.changes_at = all.changes_at();
         }
         self.made.push((view.clone(), shown.clone()));
+        self.taken += began.elapsed();
         Some(shown)
     }
 }

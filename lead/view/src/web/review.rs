@@ -13,6 +13,7 @@ use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::escape;
 use teamd_client::print::output::Output;
+use teamd_client::read::roster;
 use teamd_shared::task::TaskId;
 use tokio::sync::mpsc;
 
@@ -62,6 +63,13 @@ pub(super) fn send(context: &Context, asked: ChangesOf, lines: mpsc::Sender<Byte
 /// Finds changes, and what stands above them.
 fn find(context: &Context, asked: &ChangesOf) -> Result<(Value, Changes), CommandError> {
     if asked.of.parse::<TaskId>().is_err() {
+        if works_in_place(context, &asked.of)? {
+            let summary = format!(
+                "{} has no checkout: it changes the files of the workspace, where `git diff` shows what is new",
+                asked.of
+            );
+            return Ok((json!({"summary": summary}), Changes::default()));
+        }
         let changes = Changes::parse(&integration::diff(context, &asked.of)?, "");
         let summary = match changes.files.is_empty() && changes.notes.is_empty() {
             true => "nothing is changed".to_owned(),
@@ -76,6 +84,14 @@ fn find(context: &Context, asked: &ChangesOf) -> Result<(Value, Changes), Comman
     };
     head["summary"] = json!(summary(&since));
     bounded(head, since)
+}
+
+/// Tells whether a teammate is known and has no checkout: what it changes is not told apart.
+fn works_in_place(context: &Context, name: &str) -> Result<bool, CommandError> {
+    let roster = roster::load(&context.dir()?)?;
+    let mut members = roster.members.iter();
+    let member = members.find(|member| member.name.as_str() == name);
+    Ok(member.is_some_and(|member| member.checkout.is_none()))
 }
 
 fn bounded(head: Value, changes: Changes) -> Result<(Value, Changes), CommandError> {

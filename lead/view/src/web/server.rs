@@ -1,4 +1,5 @@
-//! The server: connections, each with one request, within limits of number, size and time.
+//! The server: connections within limits of number, size and time. The files of the page come over a few of
+//! them; whatever needs the key has one of its own.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +10,7 @@ use futures_util::stream;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{CONNECTION, HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, server::conn::http1};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -117,7 +118,6 @@ async fn converse(connection: TcpStream, site: Arc<Site>, visit: Visit) {
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .max_buf_size(HEAD)
-        .keep_alive(false)
         .serve_connection(TokioIo::new(connection), answer);
     // A client that goes away is no error.
     served.await.ok();
@@ -129,18 +129,20 @@ async fn respond(
     request: Request<Incoming>,
 ) -> Response<HttpBody> {
     let (head, body) = request.into_parts();
-    let route = site.guard.check(&head);
+    let mut route = site.guard.check(&head);
     if site.guard.has_key(&head.headers)
         && !visit
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .becomes_known()
     {
-        let why = "too many connections are open: close a page";
-        return json_response(StatusCode::SERVICE_UNAVAILABLE, &json!({"error": why}));
+        route = Err(HttpRefusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many connections are open: close a page",
+        ));
     }
     let answer = match route {
-        Ok(Route::Asset(asset)) => Ok(response(StatusCode::OK, asset.kind, full(asset.text))),
+        Ok(Route::Asset(asset)) => return response(StatusCode::OK, asset.kind, full(asset.text)),
         Ok(Route::Once(view)) => site.once(view).await,
         Ok(Route::Stream(view)) => site.follow(view).await,
         Ok(Route::Act(kind)) => site.act(kind, body).await,
@@ -148,7 +150,13 @@ async fn respond(
         Ok(Route::Image(name, place)) => site.image(name, place).await,
         Err(refusal) => Err(refusal),
     };
-    answer.unwrap_or_else(|HttpRefusal(code, why)| json_response(code, &json!({"error": why})))
+    let mut answer =
+        answer.unwrap_or_else(|HttpRefusal(code, why)| json_response(code, &json!({"error": why})));
+    // An order that is sent over a connection which is just being closed may be done, and seem not to be.
+    answer
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
+    answer
 }
 
 impl Site {

@@ -23,7 +23,7 @@ use crate::codes::ShownCodes;
 use crate::model::{
     COLUMNS, ConversationPart, CostAccount, FeedStep, ImageFacts, Item, MemberRow, Placed,
     PlacedCall, RequestStage, SeenTeam, Sequence, Share, SpentUsage, Stand, TaskPast, Turning,
-    Window, by_status, pending, rows, sort, standing, tasks_done,
+    Window, by_status, pending, rows, sort, standing, tasks_done, tasks_failed,
 };
 
 /// How many members of a group, tasks of a column and events of the feed are shown.
@@ -132,7 +132,8 @@ impl TeamPage<'_, '_> {
             "groups": groups,
             "waiting": pending(self.seen.team, "").iter().filter(|it| it.kind.is_judged()).count(),
             "progress": tasks_done(self.seen.team),
-            "tokens": if usage.is_nothing() { String::new() } else { tokens::cost(&usage) },
+            "failed": tasks_failed(self.seen.team),
+            "tokens": if usage.is_nothing() { String::new() } else { format!("{} tokens", tokens::all(&usage)) },
             "cost": cost.map(|cost| cost.to_string()),
         }));
         if !whole {
@@ -496,7 +497,7 @@ pub(super) fn member(row: &MemberRow<'_>) -> Value {
     let member = row.member;
     let standing = &row.standing;
     json!({"name": member.name, "role": line(&member.role), "word": standing.word, "what": line(row.what()),
-        "since": standing.since, "tokens": (!member.usage.is_nothing()).then(|| tokens::count(member.usage.billed())),
+        "since": standing.since, "tokens": (!member.usage.is_nothing()).then(|| tokens::all(&member.usage)),
         "cost": row.cost.map(|cost| cost.to_string())})
 }
 

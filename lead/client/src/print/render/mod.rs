@@ -27,15 +27,19 @@ pub fn exit(exit: &Exit) -> String {
     }
 }
 
+/// The room for the labels of facts, in columns; longer ones have more.
+const LABEL: usize = 11;
+
 /// Lays out a heading, and below it each fact that has a text behind its label.
 pub fn facts(heading: String, facts: &[(&str, String)]) -> String {
     let mut shown = heading;
+    let facts = facts.iter().filter(|(_, text)| !text.is_empty());
+    let longest = facts.clone().map(|(label, _)| label.len()).max();
+    let columns = longest.unwrap_or_default().max(LABEL);
     for (label, text) in facts {
-        if !text.is_empty() {
-            let label = format!("  {} ", paint(DIM, format_args!("{label:<11}")));
-            shown.push('\n');
-            shown.push_str(&under(&label, text));
-        }
+        let label = format!("  {} ", paint(DIM, format_args!("{label:<columns$}")));
+        shown.push('\n');
+        shown.push_str(&under(&label, text));
     }
     shown + "\n"
 }

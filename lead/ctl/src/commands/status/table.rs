@@ -161,9 +161,7 @@ fn cell(row: &MemberRow<'_>, column: Column, words: bool) -> Cell {
         ),
         Column::Pid => Cell::new(pid(member)),
         Column::Model => Cell::new(cut(&member.mind(), Some(MODEL))),
-        Column::Tokens if words => {
-            dash_or(spent.then(|| tokens::count(member.usage.input() + member.usage.output_tokens)))
-        }
+        Column::Tokens if words => dash_or(spent.then(|| tokens::all(&member.usage))),
         Column::Tokens => dash_or(spent.then(|| tokens::cost(&member.usage))),
         Column::Cost => dash_or(row.cost.map(|cost| cost.to_string())),
         Column::Restarts if member.restarts == 0 => Cell::styled("-", DIM),

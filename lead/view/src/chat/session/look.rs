@@ -101,7 +101,7 @@ impl ChatSession<'_> {
         };
         self.seen.title = title(row);
         let usage = row.member.usage;
-        let tokens = tokens::count(usage.input() + usage.output_tokens);
+        let tokens = tokens::all(&usage);
         let cost = row.cost.map(|cost| format!(" {cost}")).unwrap_or_default();
         self.seen.spent = if usage.is_nothing() {
             String::new()

@@ -175,7 +175,7 @@ impl App {
                     let right = if wide {
                         facts(row, &side, memory, has_usage.then_some(scene.now))
                     } else {
-                        format!(" {}", cell(BOLD, unread(&side), 5))
+                        unread_alone(&side)
                     };
                     let room = columns.saturating_sub(width(&front) + width(&right));
                     format!(
@@ -248,13 +248,22 @@ fn unread(side: &Side) -> String {
     }
 }
 
+/// Writes what is unread where nothing else stands at the right end: nothing takes no room.
+fn unread_alone(side: &Side) -> String {
+    let unread = unread(side);
+    if unread.is_empty() {
+        return unread;
+    }
+    format!(" {}", paint(BOLD, unread))
+}
+
 /// Writes what stands at the right end where there is room; where tokens were used, how many and
 /// when.
 fn facts(row: &MemberRow<'_>, side: &Side, memory: Option<u64>, now: Option<f64>) -> String {
     let member = row.member;
-    let spent = match member.usage.input() + member.usage.output_tokens {
-        0 => String::new(),
-        spent => tokens::count(spent),
+    let spent = match member.usage.is_nothing() {
+        true => String::new(),
+        false => tokens::all(&member.usage),
     };
     let cost = row
         .cost

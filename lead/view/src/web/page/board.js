@@ -11,7 +11,6 @@ const line = (task) => h(`li${task.blocked ? '.blocked' : ''}`, {},
   h('a', { href: `#/task/${task.id}`, 'data-item': '', title: task.subject }, h('span.dim', {}, task.id), ' ', task.subject), h(`span.${CLASS[task.group]}`, { title: task.how }, task.how));
 
 export const board = {
-  title: 'Board',
   make(element, _, state) {
     const [columns, none, find] = [h('div.board'), h('div'), h('input', { type: 'search', 'aria-label': 'Find a task', placeholder: 'Find a task  /' })];
     const [bar, count] = [h('div.bar'), h('span.dim', { role: 'status' })];

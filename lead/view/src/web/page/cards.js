@@ -1,9 +1,7 @@
 // Requests as cards: what is asked, and the answer. What was not shown whole cannot be approved.
 
-import { Comments } from './comments.js';
 import { tell } from './dialog.js';
 import { age, h, keep, markdown } from './element.js';
-import { changes } from './review.js';
 import { post } from './server.js';
 
 /** A text of more lines is shown clipped in the overview, and can be answered only where all of it is. */
@@ -70,16 +68,15 @@ function verdicts(request, body, said, comments) {
   return [feedback, yes, no, unread, count, code];
 }
 
-/** Makes the card of a request: `isWhole` where all of it is shown, with the work that a review is about. */
-export function card(request, isWhole, state) {
+/** Makes the card of a request. With `workOf` all of it is shown, with the work that a review is about, and the comments on that. */
+export function card(request, workOf, state) {
   const body = markdown(request.text);
   const said = h('span.dim', { role: 'status' });
   const isReview = request.kind === 'review';
-  const isClipped = !isWhole && (isReview || request.lines > CLIP || request.text.length > 100 * CLIP);
+  const isClipped = !workOf && (isReview || request.lines > CLIP || request.text.length > 100 * CLIP);
   if (isClipped && !isReview) body.classList.add('clip');
   const place = `#/request/${request.id}`;
-  const comments = isWhole && isReview && request.judged && !state.read_only ? new Comments(request.id) : null;
-  const work = isWhole && isReview && request.task && changes(request.task, { comments, hasFacts: true });
+  const { work, comments } = (isReview && request.task && workOf?.(request, state)) || {};
   const acts = () => {
     if (!request.judged) return [h('span.dim', {}, `Only ${request.member} answers this.`)];
     if (isClipped) return [h('a.button', { href: place }, isReview ? 'See the work, and answer' : `Read all ${request.lines} lines, and answer`)];
@@ -94,9 +91,9 @@ export function card(request, isWhole, state) {
 }
 
 /** Shows the cards of requests, and notes when they move. */
-export function drawCards(list, requests, isWhole, state) {
+export function drawCards(list, requests, workOf, state) {
   const order = () => [...list.children].map((child) => child.dataset.key).join();
   const before = order();
-  keep(list, requests, (request) => request.id, (request) => card(request, isWhole, state));
+  keep(list, requests, (request) => request.id, (request) => card(request, workOf, state));
   if (before && before !== order()) moved = performance.now();
 }

@@ -131,11 +131,10 @@ function search(box, text, count) {
 const PAGES = 20;
 
 export const conversation = {
-  title: 'Conversation',
   make(element, argument, state) {
     const name = /^[a-z0-9_-]+$/.test(argument ?? '') ? argument : 'lead';
     const choice = h('select', { onchange: () => { location.hash = `#/conversation/${choice.value}`; } });
-    const [parts, none, now, asks, form] = [h('div'), h('div'), h('div'), h('div'), h('div')];
+    const [parts, none, now, asks, form] = [h('div'), h('div'), h('div'), h('div.talk'), h('div.talk')];
     const [find, count] = [h('input', { type: 'search', 'aria-label': 'Search this conversation', placeholder: 'Search  /' }), h('span.dim', { role: 'status' })];
     let [all, before] = [new Map(), null];
     const page = document.documentElement;
@@ -198,7 +197,8 @@ export const conversation = {
       none.replaceChildren(all.size ? '' : empty(`Nothing was said by or to ${name} yet.`, state.read_only ? '' : 'A message below begins its work.'));
       now.replaceChildren(state.live ? h('div.turn.live', {}, markdown(state.live)) : '');
       needs.hidden = !state.requests.length;
-      drawCards(asks, state.requests, true, state);
+      // A review with its work would part the box below from what was said.
+      drawCards(asks, state.requests, null, state);
       if (isAtEnd) page.scrollTop = page.scrollHeight;
     };
     return { query: () => `view=conversation&name=${name}`, draw };

@@ -41,7 +41,6 @@ function table(first, second) {
 }
 
 export const cost = {
-  title: 'Cost',
   make(element, _, state) {
     const [members, tasks] = [table('Teammate', 'Model'), table('Task', 'Subject')];
     const [none, graph, times, reading] = [empty('No tokens were used yet.', 'What each teammate and each task uses and costs is shown here, once a model has answered.'), h('div.graph'), h('div.times.dim'), h('p.dim', { role: 'status' })];

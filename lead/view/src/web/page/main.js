@@ -2,11 +2,11 @@
 
 import { tell } from './dialog.js';
 import { h } from './element.js';
+import { stream } from './first.js';
 import { help, take } from './keys.js';
 import { addTask, spawn } from './orders.js';
 import { empty, order } from './parts.js';
-import { ask } from './server.js';
-import { views } from './views.js';
+import { loadAll, views } from './views.js';
 
 const LONGEST_PAUSE = 15000;
 const $ = (selector) => document.querySelector(selector);
@@ -33,7 +33,7 @@ async function read(answer, event) {
 async function follow(query, event, signal) {
   for (let pause = 500; !signal.aborted; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
     try {
-      const answer = await ask(`events?${query}`, { signal });
+      const answer = await stream(query, signal);
       if (answer.ok) {
         await read(answer, (data) => {
           pause = 500;
@@ -68,12 +68,19 @@ function head(state) {
   $('#team').textContent = state.team;
   document.title = (counts[0] ? `(${counts[0]}) ` : '') + state.team;
   const pills = PILLS.map(([name, glyph, text], at) => [name, `${glyph} ${counts[at]} ${text}`, counts[at]]);
-  const all = [...pills, ['', state.progress, state.progress], ['', [state.tokens, state.cost].filter(Boolean).join(' · '), state.tokens]].filter(([, , shown]) => shown);
+  const failed = state.failed === 1 ? '▲ 1 task failed' : `▲ ${state.failed} tasks failed`;
+  const all = [...pills, ['bad', failed, state.failed], ['', state.progress, state.progress], ['', [state.tokens, state.cost].filter(Boolean).join(' · '), state.tokens]].filter(([, , shown]) => shown);
   $('#counts').replaceChildren(...all.map(([name, text]) => (name === 'need' ? h('a.pill.need', { href: '#/requests' }, text) : h(`span.pill${name && `.${name}`}`, {}, text))));
   for (const button of document.querySelectorAll('#orders .acting')) button.hidden = state.read_only;
   $('#waiting')?.replaceChildren(state.waiting ? String(state.waiting) : '');
   if (state.trouble) live(state.trouble, true);
   else live(state.daemon ? 'live' : 'no daemon runs', !state.daemon);
+}
+
+/** Says that a view cannot be shown: its module did not come. */
+function failed(error) {
+  reportError(error);
+  live('teamctl web does not answer: load the page again', true);
 }
 
 let left = new AbortController();
@@ -82,7 +89,7 @@ let state = {};
 const scrolled = new Map();
 let place = '';
 
-function show() {
+async function show() {
   left.abort();
   left = new AbortController();
   scrolled.set(place, document.documentElement.scrollTop);
@@ -101,7 +108,9 @@ function show() {
   // Of one thing nothing is shown before it is known.
   main.hidden = Boolean(views[shown].under);
   const ours = state;
-  const view = views[shown].make(main, argument && decodeURIComponent(argument), ours);
+  const here = left.signal;
+  const view = await views[shown].make(main, argument && decodeURIComponent(argument), ours);
+  if (here.aborted) return;
   let isFirst = true;
   const event = (data) => {
     Object.assign(ours, data);
@@ -109,15 +118,16 @@ function show() {
     if (!main.isConnected) $('#main').replaceChildren(main);
     main.hidden = false;
     view.draw();
-    if (isFirst && shown !== 'conversation') document.documentElement.scrollTop = scrolled.get(location.hash) ?? 0;
+    if (isFirst && shown !== 'conversation' && scrolled.size > 1) document.documentElement.scrollTop = scrolled.get(location.hash) ?? 0;
+    if (isFirst) (globalThis.requestIdleCallback ?? setTimeout)(loadAll);
     isFirst = false;
     document.body.dataset.shown = shown;
   };
-  let stream = new AbortController();
+  let asked = new AbortController();
   const begin = () => {
-    stream.abort();
-    stream = new AbortController();
-    follow(view.query(), event, AbortSignal.any([left.signal, stream.signal]));
+    asked.abort();
+    asked = new AbortController();
+    follow(view.query(), event, AbortSignal.any([here, asked.signal]));
   };
   view.begin = begin;
   begin();
@@ -130,5 +140,5 @@ const [newTask, newMember] = [() => addTask(state), () => spawn(state)];
 const acting = (then) => () => (state.read_only ? tell(false, 'this page only shows the team (--read-only)') : then());
 $('#orders').append(order('New task', newTask, '.acting'), order('Spawn', newMember, '.acting'), h('button', { type: 'button', 'aria-label': 'Keys', title: 'Keys (?)', onclick: help }, '?'));
 take({ n: acting(newTask), s: acting(newMember) }, places);
-addEventListener('hashchange', () => { if (location.hash.startsWith('#/') && location.hash !== place) show(); });
-show();
+addEventListener('hashchange', () => { if (location.hash.startsWith('#/') && location.hash !== place) show().catch(failed); });
+show().catch(failed);

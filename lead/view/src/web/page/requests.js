@@ -1,17 +1,24 @@
 // The requests that wait for an answer, and one request with its whole text and its answer.
 
 import { card, drawCards } from './cards.js';
+import { Comments } from './comments.js';
 import { clock, h, keep, markdown } from './element.js';
 import { empty, eventRow } from './parts.js';
+import { changes } from './review.js';
+
+/** The work that a review is about, and the comments on it. */
+function workOf(request, state) {
+  const comments = request.judged && !state.read_only ? new Comments(request.id) : null;
+  return { comments, work: changes(request.task, { comments, hasFacts: true }) };
+}
 
 export const requests = {
-  title: 'Requests',
   make(element, _, state) {
     const [list, more] = [h('div'), h('div')];
     element.append(h('h2', {}, 'Requests that wait, the oldest first'), list, more);
     const draw = () => {
       const { count, shown } = state.requests;
-      drawCards(list, shown, true, state);
+      drawCards(list, shown, workOf, state);
       if (count === 0) more.replaceChildren(empty('No request waits for an answer.', 'A plan, work that is to be reviewed and a permission that an agent asks for are shown here. Ask a teammate for a plan on its page.'));
       else more.replaceChildren(count > shown.length ? h('p.dim', {}, `${count - shown.length} more follow when these are answered.`) : '');
     };
@@ -28,8 +35,6 @@ function answered(request) {
 }
 
 export const request = {
-  title: 'Request',
-  under: 'requests',
   make(element, id, state) {
     const [one, events] = [h('div'), h('ul.rows.feed')];
     const task = h('p');
@@ -37,7 +42,7 @@ export const request = {
     const draw = () => {
       const { request: shown } = state;
       task.replaceChildren(shown.task ? h('a', { href: `#/task/${shown.task}` }, `Task ${shown.task}`) : '');
-      keep(one, [shown], () => shown.id, () => (shown.pending ? card(shown, true, state) : answered(shown)));
+      keep(one, [shown], () => shown.id, () => (shown.pending ? card(shown, workOf, state) : answered(shown)));
       keep(events, state.events, (step) => [step.at, step.what], eventRow);
     };
     return { query: () => `view=request&id=${encodeURIComponent(id)}`, draw };

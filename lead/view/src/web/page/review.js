@@ -12,6 +12,8 @@ const SLICE = 6;
 const ROW = 20;
 /** How far below and above the screen pieces are made, in pixels. */
 const NEAR = 1200;
+/** How many pieces a block has: what a browser does for each frame, it does for the blocks, and for the pieces of those in sight. */
+const BLOCK = 25;
 const KIND = ['same', 'ins', 'del'];
 const SIGN = [' ', '+', '-'];
 
@@ -19,13 +21,20 @@ const SIGN = [' ', '+', '-'];
 class Builder {
   constructor() {
     [this.near, this.rest, this.planned] = [new Set(), new Set(), new Set()];
-    this.observer = new IntersectionObserver((seen) => {
-      for (const { isIntersecting, target } of seen) {
-        if (isIntersecting) this.near.add(target.piece);
-        else this.near.delete(target.piece);
-      }
+    const near = { rootMargin: `${NEAR}px 0px` };
+    this.pieces = new IntersectionObserver((seen) => {
+      for (const { isIntersecting, target } of seen) this.near[isIntersecting ? 'add' : 'delete'](target.piece);
       this.wake();
-    }, { rootMargin: `${NEAR}px 0px` });
+    }, near);
+    this.blocks = new IntersectionObserver((seen) => {
+      for (const { isIntersecting, target } of seen) for (const piece of target.pieces) this.watch(piece, isIntersecting);
+    }, near);
+  }
+
+  watch(piece, isNear) {
+    if (isNear) this.pieces.observe(piece.element);
+    else this.pieces.unobserve(piece.element);
+    if (!isNear) this.near.delete(piece);
   }
 
   /** What is in sight does not wait for the browser to have nothing else to do. */
@@ -65,13 +74,7 @@ class Builder {
 
   done(piece) {
     piece.text = piece.making = null;
-    this.observer.unobserve(piece.element);
-    this.near.delete(piece);
     this.rest.delete(piece);
-  }
-
-  add(piece) {
-    this.observer.observe(piece.element);
   }
 }
 
@@ -154,10 +157,8 @@ class Piece {
     const text = `${shown.join('')} ${isMore ? '↳' : SIGN[row[0]]} `;
     const { comments } = this.side.view;
     if (!comments || isMore) return h('span.n', {}, text);
-    const button = h('button.n', { type: 'button', tabindex: this.file.hasFirst ? -1 : 0 }, text);
+    const button = h('button.n', { type: 'button', tabindex: this.file.hasFirst ? -1 : 0, 'data-at': `${place.hunk} ${place.line}` }, text);
     this.file.hasFirst = true;
-    button.place = place;
-    button.kind = row[0];
     return button;
   }
 
@@ -173,7 +174,7 @@ class Piece {
     for (const { place, row } of lines) {
       if (row[4] === 1 || seen.includes(place.line)) continue;
       seen.push(place.line);
-      if (comments.on(place)) this.element.append(this.side.view.said(place));
+      if (comments.on(place)) this.element.append(this.side.view.said(place, row[0]));
     }
   }
 }
@@ -195,9 +196,17 @@ class File {
       side.view.builder.wake();
     };
     this.pieces = rows.map((count, at) => new Piece(this, at, count));
-    this.body.append(...this.pieces.map((piece) => piece.element));
+    for (let at = 0; at < rows.length; at += BLOCK) this.body.append(this.block(this.pieces.slice(at, at + BLOCK)));
     if (!rows.length) this.body.append(h('p.dim.none', {}, remark.includes('binary') ? 'git shows no lines of it' : 'no line of it has changed'));
     this.element = h('article.change', { 'aria-label': title }, this.head, this.body);
+  }
+
+  block(pieces) {
+    const element = h('div.block', {}, pieces.map((piece) => piece.element));
+    element.style.setProperty('--rows', `${pieces.reduce((sum, piece) => sum + piece.count, 0) * ROW}px`);
+    element.pieces = pieces;
+    this.side.view.builder.blocks.observe(element);
+    return element;
   }
 
   go() {
@@ -262,9 +271,7 @@ class Side {
     });
     const notes = head.notes.map((note) => h('p.bad', {}, note));
     this.element.replaceChildren(...notes, list.length > 1 ? h('ul.files', { 'aria-label': 'Files' }, list) : '', ...this.files.map((file) => file.element));
-    const pieces = this.files.flatMap((file) => file.pieces);
-    for (const piece of pieces) this.view.builder.add(piece);
-    return [...pieces];
+    return this.files.flatMap((file) => file.pieces);
   }
 
   take(piece, line) {
@@ -276,6 +283,15 @@ class Side {
 /** The number of a line: of two, the new one. */
 const nameOf = (number) => /\d+(?=\D*$)/.exec(number.textContent)[0];
 const rowOf = (number) => number.closest('.line');
+const kindOf = (number) => KIND.findIndex((kind) => number.parentElement.classList.contains(kind));
+/** The place of a line. It is made when it is asked for: 20,000 of them would be kept for one. */
+const placeOf = (number) => number.closest('.rows-of').piece.place(...number.dataset.at.split(' ').map(Number));
+
+/** The first or last row of the piece beside one, which may be in another block. */
+function rowBeside(piece, step, end) {
+  const beside = piece[step] ?? piece.parentElement[step]?.[end];
+  return beside?.[end];
+}
 
 class View {
   constructor(of, { comments, hasFacts }) {
@@ -315,7 +331,6 @@ class View {
       if (!piece.kept) continue;
       piece.again();
       this.builder.rest.add(piece);
-      this.builder.add(piece);
     }
     this.drawTools();
     this.builder.wake();
@@ -343,7 +358,7 @@ class View {
     const number = event.target.closest?.('button.n');
     if (!number) return;
     const code = number.nextElementSibling;
-    const word = ['line', 'added', 'removed'][number.kind];
+    const word = ['line', 'added', 'removed'][kindOf(number)];
     number.setAttribute('aria-label', `${word} ${nameOf(number)}: ${code.textContent.slice(0, 400)}. Comment`);
   }
 
@@ -363,8 +378,7 @@ class View {
     const isSecond = row.querySelectorAll('button.n')[1] === number;
     let next = null;
     while (row && !next) {
-      const piece = row.parentElement;
-      row = row[step] ?? piece[step]?.[by > 0 ? 'firstElementChild' : 'lastElementChild'];
+      row = row[step] ?? rowBeside(row.parentElement, step, by > 0 ? 'firstElementChild' : 'lastElementChild');
       const all = row?.querySelectorAll('button.n') ?? [];
       next = all[isSecond ? all.length - 1 : 0];
     }
@@ -372,10 +386,16 @@ class View {
     next?.scrollIntoView({ block: 'nearest' });
   }
 
+  /** Side by side, a comment stands under the half that has its line: what is there on both sides is commented on as it is now. */
+  half(kind) {
+    if (!this.isSplit) return '';
+    return KIND[kind] === 'del' ? '.first' : '.second';
+  }
+
   /** Shows a comment under its line. */
-  said(place) {
+  said(place, kind) {
     const one = this.comments.on(place);
-    const element = h('div.remark', {}, h('p.pre', {}, one.text), h('div.acts', {}, h('button', { type: 'button', onclick: () => this.write(number()) }, 'Edit'),
+    const element = h(`div.remark${this.half(kind)}`, {}, h('p.pre', {}, one.text), h('div.acts', {}, h('button', { type: 'button', onclick: () => this.write(number()) }, 'Edit'),
       h('button.no', { type: 'button', onclick: () => { const back = number(); this.comments.set(place, ''); element.remove(); this.now.textContent = 'the comment is removed'; back?.focus(); } }, 'Remove')));
     const number = () => this.numberOf(element, place);
     element.place = place;
@@ -385,13 +405,12 @@ class View {
   numberOf(below, place) {
     let row = below.previousElementSibling;
     while (row && !row.classList.contains('line')) row = row.previousElementSibling;
-    return [...row?.querySelectorAll('button.n') ?? []].findLast((number) => number.place.line === place.line);
+    return [...row?.querySelectorAll('button.n') ?? []].findLast((number) => placeOf(number).line === place.line);
   }
 
   /** Opens the form of a comment under a line. */
   write(number) {
-    const { place } = number;
-    const row = rowOf(number);
+    const [place, row] = [placeOf(number), rowOf(number)];
     const is = (element) => element?.place && element.place.line === place.line && element.place.hunk === place.hunk;
     let at = row;
     while (at.nextElementSibling?.matches('.remark') && !is(at.nextElementSibling)) at = at.nextElementSibling;
@@ -402,7 +421,7 @@ class View {
     text.value = before ? this.comments.on(place).text : '';
     const close = (said) => {
       const kept = this.comments.on(place);
-      form.replaceWith(...kept ? [this.said(place)] : []);
+      form.replaceWith(...kept ? [this.said(place, kindOf(number))] : []);
       this.now.textContent = said;
       number.focus();
     };
@@ -410,7 +429,7 @@ class View {
       this.comments.set(place, text.value);
       close(text.value.trim() ? `the comment on line ${name} is kept until you answer` : 'the comment is removed');
     };
-    const form = h('form.remark', { onsubmit: (event) => { event.preventDefault(); keep(); } }, text, h('div.acts', {}, h('button.yes', {}, 'Keep the comment'), h('button', { type: 'button', onclick: () => close('') }, 'Cancel'), h('span.dim', {}, 'It is sent with your answer.')));
+    const form = h(`form.remark${this.half(kindOf(number))}`, { onsubmit: (event) => { event.preventDefault(); keep(); } }, text, h('div.acts', {}, h('button.yes', {}, 'Keep the comment'), h('button', { type: 'button', onclick: () => close('') }, 'Cancel'), h('span.dim', {}, 'It is sent with your answer.')));
     form.place = place;
     text.addEventListener('keydown', (key) => {
       if (key.key === 'Escape') close('');

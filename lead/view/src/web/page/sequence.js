@@ -47,7 +47,6 @@ function arrow(event, from, to, y, sight) {
 }
 
 export const sequence = {
-  title: 'Sequence',
   make(element, _, state) {
     let [last, scale, ROW] = [PAGE, 1, 30];
     const [names, body, box] = [h('svg', { height: 34 }), h('svg', { role: 'group', 'aria-label': 'Sequence diagram' }), h('div.scroll', { tabindex: 0, role: 'region', 'aria-label': 'Sequence diagram' })];

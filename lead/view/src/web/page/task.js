@@ -8,8 +8,6 @@ import { changes } from './review.js';
 const reference = ({ id, subject, done }) => h('li', {}, h('a', { href: `#/task/${id}` }, `${id} ${subject ?? ''}`), done && h('span.work', {}, ' ✓ done'));
 
 export const task = {
-  title: 'Task',
-  under: 'board',
   make(element, id, state) {
     const [head, acts, about, links, log, work] = [h('div'), h('div.acts'), h('div'), h('div'), h('section'), h('section')];
     const output = h('pre.log', { tabindex: 0 });

@@ -27,8 +27,6 @@ function drawOutputs(box, state) {
 }
 
 export const teammate = {
-  title: 'Teammate',
-  under: 'overview',
   make(element, name, state) {
     const [head, acts, cards, tasks, events, about, work, outputs] = [h('div'), h('div.acts'), h('div'), h('ul.rows.list'), h('ul.rows.feed'), h('div'), h('section'), h('section')];
     const form = h('div');
@@ -46,7 +44,7 @@ export const teammate = {
       head.replaceChildren(h('h2.title', {}, glyph(one.group), ' ', one.name, one.role && h('span.dim', {}, ` ${one.role}`)),
         h('p', {}, h(`strong.${CLASS[one.group]}`, {}, one.word), h('span.dim', {}, ' since ', age(one.since)), one.what && [h('span.dim', {}, ' · '), one.what]));
       keep(acts, [{ ended: one.ended, read: state.read_only }], () => 'acts', () => h('div.acts', {}, orders(one)));
-      drawCards(cards, state.requests, true, state);
+      drawCards(cards, state.requests, null, state);
       if (!form.firstChild && !state.read_only) form.append(sendBox(name));
       keep(tasks, state.tasks, (task) => task.id, taskRow);
       ofTasks.hidden = !state.tasks.length;

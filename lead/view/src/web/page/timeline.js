@@ -39,7 +39,6 @@ function label(at, step) {
 }
 
 export const timeline = {
-  title: 'Timeline',
   make(element, _, state) {
     const shown = { seconds: 3600, until: null };
     const [axis, body] = [h('svg', { height: HEAD, 'aria-hidden': 'true' }), h('svg', { role: 'group', 'aria-label': 'Timeline' })];

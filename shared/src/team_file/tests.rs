@@ -32,7 +32,7 @@ const ALL_TABLES: [&str; 12] = [
 ];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 74] = [
+const EXAMPLES: [(&str, &str); 75] = [
     ("model", "'script'"),
     ("fallback_model", "'anthropic:x'"),
     ("plan", "true"),

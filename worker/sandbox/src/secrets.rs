@@ -697,6 +697,7 @@ mod tests {
             "cargo/credentials.toml",
             "hosts",
             "session/containers/auth.json",
+            "session/teamd",
         ];
         assert_eq!(secrets, expected);
     }

@@ -33,11 +33,16 @@ export const teammate = {
     const section = (title, content) => h('section', {}, h('h2', {}, title), content);
     const ofTasks = section('Its tasks', tasks);
     element.append(head, acts, h('div.split', {}, h('div', {}, cards, form, ofTasks, outputs, section('Its last events', events), work), about));
+    // It stands below the events, which may be many.
+    const showWork = () => {
+      work.replaceChildren(h('h2', {}, 'Its changes'), changes(name));
+      work.scrollIntoView();
+    };
     const orders = (one) => [
       h('a.button', { href: `#/conversation/${name}` }, 'Conversation'),
       ...state.read_only ? [] : one.ended ? [order('Start again', () => startAgain(name), '.yes')]
         : [order('Interrupt', () => interrupt(name)), order('Ask for a plan', () => requestPlan(name)), order('Shut down', () => shutdown(name), '.no')],
-      h('button', { type: 'button', onclick: () => work.replaceChildren(h('h2', {}, 'Its changes'), changes(name)) }, 'Changes'),
+      h('button', { type: 'button', onclick: showWork }, 'Changes'),
     ];
     const draw = () => {
       const { member: one } = state;

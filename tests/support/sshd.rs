@@ -40,6 +40,10 @@ impl Sshd {
             note("skipped over ssh: there is no sshd (apt-get install openssh-server)");
             return None;
         };
+        let Some(user) = user() else {
+            note("skipped over ssh: the user that runs the tests cannot log in");
+            return None;
+        };
         // Where a distribution starts the server itself, it has made this by now.
         if is_root() && std::fs::create_dir_all("/run/sshd").is_err() {
             note("skipped over ssh: sshd needs /run/sshd, which cannot be made");
@@ -58,8 +62,6 @@ impl Sshd {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
-        let user = nix::unistd::User::from_uid(nix::unistd::geteuid());
-        let user = user.unwrap().unwrap().name;
         let here = folder.path().display();
         make_program(
             &at("sshd_config"),
@@ -138,6 +140,14 @@ impl Drop for Sshd {
         drop(self.server.kill());
         drop(self.server.wait());
     }
+}
+
+/// Returns the name of the user of the test, if that has an account with a shell.
+fn user() -> Option<String> {
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid());
+    let user = user.unwrap()?;
+    let shell = user.shell.file_name()?.to_str()?;
+    (!["nologin", "false"].contains(&shell)).then_some(user.name)
 }
 
 /// Returns `sshd`, which runs by its whole path alone, `ssh` and `ssh-keygen`.

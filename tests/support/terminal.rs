@@ -320,9 +320,15 @@ impl Terminal {
 
     /// Waits until the program ends, and returns its exit code.
     pub(crate) fn finish(mut self) -> Option<i32> {
+        let code = self.ended();
+        assert!(self.is_as_before(), "the terminal was not set back");
+        code
+    }
+
+    /// As [`Terminal::finish`], for a program that cannot set the terminal back.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
         let ended = poll_until(&mut || self.child.try_wait().unwrap().is_some());
         assert!(ended, "it did not end: {:?}", self.shown());
-        assert!(self.is_as_before(), "the terminal was not set back");
         self.child.wait().unwrap().code()
     }
 }

@@ -25,6 +25,8 @@ pub struct OverSsh {
     pub stderr: Option<FarTerminal>,
     /// Whether this program has pipes, and ends with them. At a terminal it gets SIGHUP.
     pub has_pipes: bool,
+    /// Whether stdin is open for as long as the other end waits, and nothing comes by it.
+    pub has_lifeline: bool,
 }
 
 /// A terminal at the other end.
@@ -45,12 +47,13 @@ impl OverSsh {
     }
 
     /// Returns what is to be told of the terminal of this process.
-    pub fn of_here(version: &str, has_pipes: bool) -> Self {
+    pub fn of_here(version: &str, has_pipes: bool, has_lifeline: bool) -> Self {
         Self {
             version: version.to_owned(),
             stdout: terminal_of(&io::stdout()).filter(|_| has_pipes),
             stderr: terminal_of(&io::stderr()).filter(|_| has_pipes),
             has_pipes,
+            has_lifeline,
         }
     }
 
@@ -67,6 +70,9 @@ impl OverSsh {
         if self.has_pipes {
             text.push_str(",pipes");
         }
+        if self.has_lifeline {
+            text.push_str(",lifeline");
+        }
         text
     }
 
@@ -79,6 +85,7 @@ impl OverSsh {
                 ("stdout", terminal) => told.stdout = FarTerminal::read(terminal),
                 ("stderr", terminal) => told.stderr = FarTerminal::read(terminal),
                 ("pipes", _) => told.has_pipes = true,
+                ("lifeline", _) => told.has_lifeline = true,
                 _ => {}
             }
         }
@@ -87,21 +94,20 @@ impl OverSsh {
 
     /// Has this process get SIGHUP when both stdout and stderr are hung up, as a program at a
     /// terminal does: then the connection is gone. Where only one of them is, its reader has what it
-    /// wanted.
+    /// wanted. A connection that `ssh` shares goes on: then stdin is closed, and stderr is not.
     ///
     /// # Errors
     /// If the system refuses a thread.
     pub fn end_with_connection(&self) -> io::Result<()> {
-        if !self.has_pipes {
-            return Ok(());
+        if self.has_pipes {
+            hang_up_after(|| {
+                until_hung_up(io::stdout().as_fd());
+                until_hung_up(io::stderr().as_fd());
+            })?;
         }
-        let watching = std::thread::Builder::new().name("connection".to_owned());
-        watching.spawn(|| {
-            until_hung_up(io::stdout().as_fd());
-            until_hung_up(io::stderr().as_fd());
-            // A process may always signal itself.
-            kill_process(getpid(), Signal::HUP).ok();
-        })?;
+        if self.has_lifeline {
+            hang_up_after(|| until_hung_up(io::stdin().as_fd()))?;
+        }
         Ok(())
     }
 }
@@ -136,6 +142,16 @@ fn terminal_of(stream: &(impl RawStream + AsFd)) -> Option<FarTerminal> {
     })
 }
 
+fn hang_up_after(wait: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let watching = std::thread::Builder::new().name("connection".to_owned());
+    watching.spawn(|| {
+        wait();
+        // A process may always signal itself.
+        kill_process(getpid(), Signal::HUP).ok();
+    })?;
+    Ok(())
+}
+
 /// Waits until the other end of a pipe is gone. A file never is.
 pub fn until_hung_up(stream: BorrowedFd<'_>) {
     // A hang-up and an error are always reported.
@@ -164,6 +180,7 @@ mod tests {
                     stdout,
                     stderr: plain,
                     has_pipes,
+                    has_lifeline: !has_pipes,
                 };
                 assert_eq!(OverSsh::read(&told.write()), told);
             }

@@ -83,9 +83,7 @@ pub(crate) fn version(version: &str) -> Option<ProcessExit> {
     };
     let done = block_on(async {
         let until = Until::default();
-        let end = command
-            .end(Connection::Usual, None, Stdio::null(), until)
-            .await?;
+        let end = command.end(Connection::Usual, None, false, until).await?;
         command.judge(end)
     });
     Some(exit(done, &out))
@@ -106,11 +104,7 @@ impl FarCommand<'_> {
         let is_json = self.out.is_json();
         let terminal = terminal_use(&cli.command, is_json).filter(|it| it.is_possible());
         // What ssh would read is lost for the caller: a loop of a shell, say.
-        let stdin = if terminal.is_some() || reads_stdin(&cli.command, &self.args) {
-            Stdio::inherit()
-        } else {
-            Stdio::null()
-        };
+        let is_fed = terminal.is_some() || reads_stdin(&cli.command, &self.args);
         let connection = match &cli.command {
             // The daemon there knows an agent that leads by the process that has run `teamctl mcp`: in
             // a shared connection that is also above what the person runs.
@@ -121,7 +115,7 @@ impl FarCommand<'_> {
             has_terminal: terminal.is_some(),
             ends_with_reader: ends_with_reader(&cli.command),
         };
-        let end = self.end(connection, terminal, stdin, until).await?;
+        let end = self.end(connection, terminal, is_fed, until).await?;
         let code = self.judge(end)?;
         self.advise(cli, code);
         Ok(code)
@@ -132,14 +126,14 @@ impl FarCommand<'_> {
         &self,
         connection: Connection<'_>,
         terminal: Option<FarTerminalUse>,
-        stdin: Stdio,
+        is_fed: bool,
         until: Until,
     ) -> Result<SshEnd, CommandError> {
-        let line = self.line(&self.args, terminal.is_some())?;
+        let line = self.line(&self.args, terminal.is_some(), is_fed)?;
         let words = options::words(connection, self.at, terminal.is_some(), line);
         let mut signals = Signals::begin()?;
         let before = terminal.and_then(|_| tcgetattr(io::stdin()).ok());
-        let ssh = Ssh::start(&words, stdin, Stdio::inherit())?;
+        let ssh = Ssh::start(&words, is_fed, Stdio::inherit())?;
         let end = ssh.until_end(&mut signals, until).await?;
         let was_cut = matches!(
             end,
@@ -163,8 +157,13 @@ impl FarCommand<'_> {
     }
 
     /// Writes the command line for the shell there.
-    fn line(&self, args: &[OsString], has_terminal: bool) -> Result<OsString, CommandError> {
-        let told = OverSsh::of_here(self.version, !has_terminal).write();
+    fn line(
+        &self,
+        args: &[OsString],
+        has_terminal: bool,
+        is_fed: bool,
+    ) -> Result<OsString, CommandError> {
+        let told = OverSsh::of_here(self.version, !has_terminal, !is_fed).write();
         let mut variables = vec![(OVER_SSH, OsString::from(told))];
         // These belong to the person's terminal, and ssh takes only TERM along.
         for name in ["NO_COLOR", "COLORTERM"] {

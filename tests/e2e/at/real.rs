@@ -192,13 +192,18 @@ fn over_a_shared_connection_a_person_stays_a_person_and_commands_end() {
     let client = McpClient::run(command);
     let id = apart.there.until_planned("alice");
     run(&["approve", &id]).ok();
-    assert_eq!(apart.there.request(&id)["state"], "approved");
     drop(client);
     for which in [Signal::SIGKILL, Signal::SIGTERM] {
         let running = apart.here.start_teamctl(apart.words(&["wait", "--events"]));
         let far = apart.until_far("--events");
         running.signal(which);
+        assert!(poll_until(&mut || !is_alive(far)), "{which}");
         drop(running.finish());
+        let mut top = Terminal::teamctl(&apart.here, &apart.words(&["top"]));
+        top.until_screen("the view", |screen| screen.contains("q quit"));
+        let far = apart.until_far("top");
+        top.signal(which);
+        top.ended();
         assert!(poll_until(&mut || !is_alive(far)), "{which}");
     }
     let page = Page::of(&apart, &[]);

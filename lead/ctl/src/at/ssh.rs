@@ -108,15 +108,22 @@ impl Signals {
 }
 
 impl Ssh {
-    /// Starts it with these arguments. It ends when this program does, also by SIGKILL.
+    /// Starts it with these arguments. It ends when this program does, also by SIGKILL. It reads the
+    /// stdin of this program if that feeds the command there, else a pipe that ends with this program:
+    /// so the command there ends, too, where `ssh` shares a connection that goes on.
     ///
     /// # Errors
     /// If this program cannot be started.
     pub(super) fn start(
         words: &[OsString],
-        stdin: Stdio,
+        is_fed: bool,
         stdout: Stdio,
     ) -> Result<Self, CommandError> {
+        let stdin = if is_fed {
+            Stdio::inherit()
+        } else {
+            Stdio::piped()
+        };
         let cannot = |error| CommandError::refused("cannot start ssh", &error);
         let mut command = Command::new("/proc/self/exe");
         command

@@ -52,10 +52,10 @@ pub(super) async fn run(command: &FarCommand<'_>, args: &Web) -> Result<u8, Comm
     let here = listener.local_addr().map_err(taken)?.port();
     let control = ControlSocket::make()?;
     let mut signals = Signals::begin()?;
-    let line = command.line(&far_args(&command.args, here), false)?;
+    let line = command.line(&far_args(&command.args, here), false, false)?;
     let connection = Connection::Controlled(&control.path);
     let words = options::words(connection, command.at, false, line);
-    let mut ssh = Ssh::start(&words, Stdio::null(), Stdio::piped())?;
+    let mut ssh = Ssh::start(&words, false, Stdio::piped())?;
     let stdout = ssh.take_stdout();
     let is_json = command.out.is_json();
     let page = in_thread(move || Ok(read_page(stdout, is_json)));

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::effects::KeyEffects;
 use crate::environment::Environment;
 use crate::state::StateDir;
-use crate::user_config::{UserConfig, UserConfigError};
+use crate::user_config::UserConfig;
 pub use form::{Form, old_make};
 
 /// The most slots that can be set.
@@ -42,17 +42,18 @@ pub enum SlotCount {
 }
 
 impl MachineSettings {
-    /// Reads what the user has set and, where that says nothing, what the team has.
-    ///
-    /// # Errors
-    /// [`UserConfigError`] for a mistake in the user's own configuration.
-    pub fn of_environment(environment: &Environment) -> Result<Self, UserConfigError> {
-        let user = UserConfig::load(|name| environment.path(name).map(Into::into))?.machine;
+    /// Reads what the user has set and, where that says nothing, what the team has. A configuration
+    /// of the user that cannot be used says nothing: work does not wait for its correction.
+    pub fn of_environment(environment: &Environment) -> Self {
+        let user = UserConfig::load(|name| environment.path(name).map(Into::into))
+            .inspect_err(|error| tracing::warn!("{error}"))
+            .map(|config| config.machine)
+            .unwrap_or_default();
         let team = environment
             .value(VARIABLE)
             .and_then(|text| serde_json::from_str::<Self>(&text).ok())
             .unwrap_or_default();
-        Ok(user.over(team))
+        user.over(team)
     }
 
     /// Returns these settings and, where they say nothing, the others.

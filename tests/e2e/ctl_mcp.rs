@@ -554,11 +554,11 @@ fn a_lead_that_waits_is_let_go_when_no_teammate_runs() {
     let end = json!({"teammate": "alice"});
     let asked = client.call("shutdown_teammate", end).ok();
     team.until("the wait to end", || !waits.is_running());
-    // Its end is told once, by the call or by the wait.
+    // Its end is told by the call or by the wait; where both look at the same moment, by both.
     let waited = waits.finish();
     let mark = "<teammate_terminated name=\"alice\">";
     assert!(
-        asked.text.contains(mark) != waited.stdout.contains(mark),
+        asked.text.contains(mark) || waited.stdout.contains(mark),
         "{asked:?} {waited:?}"
     );
     let over = team.teamctl(["wait", "--events", "--below-lead"]).exits(7);

@@ -224,7 +224,7 @@ fn make_toolbox(
     } else {
         Keeps::Member(args.name.clone())
     };
-    let machine = MachineSettings::of_environment(environment)?;
+    let machine = MachineSettings::of_environment(environment);
     let config = RunnerConfig {
         workspace: terms.workspace.clone().into(),
         team_dir: Arc::clone(dir),

@@ -70,7 +70,7 @@ pub(crate) async fn run(
                 folder,
                 of: of.clone(),
             }),
-        machine: MachineSettings::of_environment(&order.environment)?,
+        machine: MachineSettings::of_environment(&order.environment),
     })?;
     let touched = watch.touched_since(order.protected.as_ref());
     let report = commands(runner, (order, ""), &begin_log(&setting.dir, order.task)?).await?;

@@ -345,7 +345,7 @@ impl Git<'_> {
         );
         shown.retain(|it| it == workspace || !it.starts_with(workspace));
         shown.dedup();
-        let machine = MachineSettings::of_environment(&environment)?;
+        let machine = MachineSettings::of_environment(&environment);
         Runner::new(RunnerConfig {
             workspace: workspace.to_owned(),
             team_dir: self.setting.dir.clone(),

@@ -79,8 +79,8 @@ pub(crate) fn run(context: &Context, args: &Doctor) -> CommandResult {
     let confined = sandbox::attack(opened.as_deref().ok());
     let mut findings = confined.findings();
     findings.extend(machine::examine(context.settings.cgroup));
-    findings.extend(finding::run("slots", |check| {
-        slots::examine(check, &context.settings.machine, &Environment::of_self())
+    findings.extend(finding::run("slots", |_| {
+        slots::examine(&context.settings.machine, &Environment::of_self())
     }));
     findings.extend(finding::run("prices", |check| {
         prices::examine(check, teamd_shared::clock::wall())

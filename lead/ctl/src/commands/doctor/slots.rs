@@ -6,14 +6,8 @@ use teamd_shared::environment::Environment;
 use teamd_shared::machine::{MachineSettings, old_make};
 use teamd_shared::user_config::UserConfig;
 
-use super::finding::DoctorCheck;
-
 /// Judges what the builds of a teammate share that is spawned from here.
-pub(super) fn examine(
-    check: &mut DoctorCheck,
-    of_team: &MachineSettings,
-    environment: &Environment,
-) -> Option<String> {
+pub(super) fn examine(of_team: &MachineSettings, environment: &Environment) -> Option<String> {
     // A mistake in the user's own configuration is told with that.
     let of_user = UserConfig::load(|name| environment.path(name).map(Into::into))
         .map(|config| config.machine)
@@ -21,15 +15,14 @@ pub(super) fn examine(
     let Some(slots) = of_user.over(*of_team).slots() else {
         return Some("off: a setting says so".to_owned());
     };
+    let all = format!("the builds of all your teams share {slots} (docs/machine.md)");
     let path = environment.path("PATH");
-    if let Some(make) = old_make(path.as_deref().map(Path::as_os_str)) {
-        check.note(
-            format!("{} is older than GNU make 4.4", make.display()),
-            "the commands of claude, codex and agents by ACP take no slots: they build as without teamd",
-            "GNU make 4.4 or newer in its place",
-        );
-    }
-    Some(format!(
-        "the builds of all your teams share {slots} (docs/machine.md)"
-    ))
+    // Most machines have such a make: that is no alarm.
+    let without = old_make(path.as_deref().map(Path::as_os_str)).map(|make| {
+        let make = make.display();
+        format!(
+            "; not the commands of claude, codex and agents by ACP, since {make} is older than GNU make 4.4"
+        )
+    });
+    Some(all + &without.unwrap_or_default())
 }

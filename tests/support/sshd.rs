@@ -109,6 +109,29 @@ impl Sshd {
         here.with("PATH", &format!("{}:{before}", bin.display()))
     }
 
+    /// Whether it gives a terminal. Says so if not: that of an ordinary user can where the group of a
+    /// terminal is right from the beginning (`gid=5` of devpts).
+    pub(crate) fn has_terminals(&self) -> bool {
+        let ssh = self.folder.path().join("bin/ssh");
+        let mut login = Command::new(ssh);
+        login.args([
+            "-tt",
+            "-o",
+            "RemoteCommand=none",
+            "-o",
+            "ClearAllForwardings=yes",
+        ]);
+        let tried = login
+            .args(["--", BOX, "true"])
+            .stdin(Stdio::null())
+            .output();
+        let is_given = tried.unwrap().status.success();
+        if !is_given {
+            note("skipped over ssh at a terminal: the sshd of this user can give none here");
+        }
+        is_given
+    }
+
     /// Lets later commands share a connection, as many people have it.
     pub(crate) fn share_connections(&self) {
         let config = self.folder.path().join("ssh_config");

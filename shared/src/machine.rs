@@ -4,7 +4,8 @@
 mod form;
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -96,14 +97,22 @@ pub fn slots_file(environment: &Environment) -> std::io::Result<PathBuf> {
     let session = PathBuf::from(format!("/run/user/{}", nix::unistd::geteuid()));
     let session = environment
         .path("XDG_RUNTIME_DIR")
-        .filter(|path| path.is_absolute())
-        .or_else(|| session.is_dir().then_some(session));
+        .filter(|path| path.is_absolute() && is_own(path))
+        .or_else(|| is_own(&session).then_some(session));
     match session {
         Some(session) => Ok(session.join("teamd/slots")),
         None => Ok(StateDir::of_environment(environment)
             .map_err(std::io::Error::other)?
             .slots_file()),
     }
+}
+
+/// Tells whether a directory belongs to this user: `sudo` and `su` can leave that of another one in
+/// the environment.
+fn is_own(folder: &Path) -> bool {
+    folder.metadata().is_ok_and(|metadata| {
+        metadata.is_dir() && metadata.uid() == nix::unistd::geteuid().as_raw()
+    })
 }
 
 impl FromStr for SlotCount {

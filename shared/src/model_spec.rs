@@ -125,7 +125,7 @@ impl fmt::Display for ModelSpec {
 }
 
 /// Completes the name of a model: a provider alone means its default model.
-pub(crate) fn full_name(model: &str) -> String {
+pub fn full_name(model: &str) -> String {
     match model.parse::<ModelSpec>() {
         Ok(ModelSpec {
             provider,

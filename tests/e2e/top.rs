@@ -350,7 +350,8 @@ fn tasks_are_added_watched_and_tried_again() {
 #[test]
 fn a_daemon_that_dies_is_shown_and_the_next_one_is_found() {
     let (team, _) = team();
-    let mut terminal = Terminal::teamctl_at(&team, &["top"], USUAL);
+    // The refusal names the workspace, which can have a long path: it must not be cut before its end.
+    let mut terminal = Terminal::teamctl_at(&team, &["top"], (130, 24));
     terminal.until_screen("the daemon", |screen| screen.contains("live"));
     team.kill_daemon();
     terminal.until_screen("its death", |screen| {

@@ -109,6 +109,8 @@ impl FarCommand<'_> {
             // The daemon there knows an agent that leads by the process that has run `teamctl mcp`: in
             // a shared connection that is also above what the person runs.
             TeamctlCommand::Mcp(_) | TeamctlCommand::Acp(_) => Connection::Own,
+            // What is fed has no other sign of the end here than that of its connection.
+            _ if is_fed && terminal.is_none() => Connection::Own,
             _ => Connection::Usual,
         };
         let until = Until {

@@ -11,6 +11,7 @@ use teamd_shared::environment::Environment;
 use teamd_shared::id::Ids;
 use teamd_shared::inbox::Durability;
 use teamd_shared::message::{Body, MEMORY, Message, TEAMD};
+use teamd_shared::model_spec::full_name;
 use teamd_shared::price::{Price, Prices};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
@@ -83,9 +84,14 @@ fn other_prices(
     work: &WorkProgress,
     prices: &Prices,
 ) -> BTreeMap<String, Price> {
-    let used = work.usage.others.keys();
-    let all = used.chain(&welcome.terms.fallback_model);
-    all.filter_map(|model| Some((model.clone(), *prices.of(model)?)))
+    let used = work.usage.others.keys().cloned();
+    // A model that answers is recorded by its full name, whatever the terms say.
+    let fallback = welcome.terms.fallback_model.as_deref().map(full_name);
+    used.chain(fallback)
+        .filter_map(|model| {
+            let price = *prices.of(&model)?;
+            Some((model, price))
+        })
         .collect()
 }
 

@@ -21,6 +21,10 @@ const IDLE_FOR: Duration = Duration::from_millis(100);
 /// slots are free for others.
 const UNCLEAR_FOR: Duration = Duration::from_secs(5);
 
+/// How long tokens may stay taken while none is taken or brought back. Then they count as lost: the
+/// commands of an agent are killed, and the agent goes on.
+const LOST_AFTER: Duration = Duration::from_secs(600);
+
 /// What a lease sees when it looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen {
@@ -129,11 +133,12 @@ impl Seen {
         Step::Rest
     }
 
-    /// Returns how long its command may go on like this until the lease leaves the pool; none if it
-    /// builds, or the lease has no part.
+    /// Returns how long its command may go on like this, with the same tokens, until the lease leaves
+    /// the pool; none if the lease has no part.
     pub(crate) fn patience(self) -> Option<Duration> {
         match (self.pool, self.taken, self.waiting) {
-            (View::Outside { .. }, _, _) | (_, 1.., _) => None,
+            (View::Outside { .. }, _, _) => None,
+            (View::Inside(_), 1.., _) => Some(LOST_AFTER),
             (View::Inside(_), 0, 1..) => Some(IDLE_FOR),
             (View::Inside(_), 0, 0) => Some(UNCLEAR_FOR),
         }

@@ -15,6 +15,9 @@ const TOKEN: u8 = b'+';
 /// How many bytes are taken out at once that no lease has put in.
 const AT_ONCE: usize = 4096;
 
+/// How often bytes are taken out at most in one look.
+const MOST_READS: usize = 16;
+
 /// The FIFO of one command. Dropped, it is removed.
 #[derive(Debug)]
 pub(crate) struct Fifo {
@@ -69,7 +72,8 @@ impl Fifo {
     /// Counts the tokens that its command has taken, and those that wait. Bytes that no lease has
     /// put in are taken out first.
     pub(crate) fn count(&mut self) -> io::Result<(u32, u32)> {
-        loop {
+        // A command that floods it is not kept up with: the worker has other things to do.
+        for _ in 0..MOST_READS {
             let waiting = rustix::io::ioctl_fionread(&self.file)?;
             let foreign = waiting.saturating_sub(u64::from(self.put));
             if foreign == 0 {
@@ -77,16 +81,28 @@ impl Fifo {
                 return Ok((self.put - waiting, waiting));
             }
             let most = usize::try_from(foreign).map_or(AT_ONCE, |foreign| foreign.min(AT_ONCE));
-            if self.read(most)? == 0 {
-                return Ok((self.put, 0));
+            self.read(most)?;
+        }
+        Ok((0, self.put))
+    }
+
+    /// Puts one token in; does nothing where a command has filled it.
+    pub(crate) fn put(&mut self) -> io::Result<()> {
+        match rustix::io::write(&self.file, &[TOKEN]) {
+            Ok(_) => {
+                self.put += 1;
+                Ok(())
             }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
         }
     }
 
-    /// Puts one token in.
-    pub(crate) fn put(&mut self) -> io::Result<()> {
-        rustix::io::write(&self.file, &[TOKEN])?;
-        self.put += 1;
+    /// Gives up the tokens that were taken: a program that has died with one does not bring it back.
+    /// One that comes back nevertheless is taken out as a foreign byte.
+    pub(crate) fn forget_taken(&mut self) -> io::Result<()> {
+        let (taken, _) = self.count()?;
+        self.put -= taken;
         Ok(())
     }
 

@@ -23,9 +23,9 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// The jobserver of one command. Dropped, it is gone, and its slots are free.
 #[derive(Debug)]
 pub struct Lease {
-    fifo: Fifo,
     /// Ends before the FIFO is closed.
     _watched: FifoWatched,
+    fifo: Fifo,
     woken: watch::Receiver<()>,
     _followed: PoolFollowed,
     pool: Pool,
@@ -42,9 +42,10 @@ impl Lease {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("jobserver-{number}");
         let mut fifo = Fifo::make(temp, &name)?;
-        let woken = slots.wakes.follow();
-        let watched = slots.wakes.watch_fifo(&fifo)?;
-        let followed = slots.wakes.follow_pool(&slots.pool)?;
+        let wakes = slots.wakes()?;
+        let woken = wakes.follow();
+        let watched = wakes.watch_fifo(&fifo)?;
+        let followed = wakes.follow_pool(&slots.pool)?;
         let mut handed_on = Vec::new();
         let auth = match slots.form {
             Form::Path => format!("fifo:{}", inside.join(&name).display()),
@@ -108,11 +109,15 @@ impl Lease {
     async fn keep(&mut self) -> io::Result<Infallible> {
         // Since when it looks as if nothing was built.
         let mut idle_since = None;
+        let mut before = (0, 0);
         loop {
-            let patience = self.settle()?.patience();
-            if patience.is_none() {
+            let seen = self.settle()?;
+            let patience = seen.patience();
+            let tokens = (seen.taken, seen.waiting);
+            if patience.is_none() || tokens != before {
                 idle_since = None;
             }
+            before = tokens;
             let leaves_at =
                 patience.map(|patience| *idle_since.get_or_insert_with(Instant::now) + patience);
             let is_over = async {
@@ -124,6 +129,7 @@ impl Lease {
             tokio::select! {
                 changed = self.woken.changed() => changed.map_err(io::Error::other)?,
                 () = is_over => {
+                    self.fifo.forget_taken()?;
                     self.leave()?;
                     idle_since = None;
                 }
@@ -159,7 +165,7 @@ impl Lease {
 
     fn look(&mut self, none_free: bool) -> io::Result<Seen> {
         let (taken, waiting) = self.fifo.count()?;
-        let pool = match &self.member {
+        let pool = match &mut self.member {
             Some(member) => View::Inside(Share {
                 held: member.held(),
                 fair: member.fair_share()?,

@@ -6,7 +6,7 @@
 //! locked in the kernel, so they outlive no process.
 //!
 //! ```text
-//! pool (bytes of a file, locked) ◀── lease ──▶ FIFO ◀──▶ cargo, rustc, make, ninja
+//! pool (bytes of a file, locked) ◀── lease ──▶ FIFO ◀──▶ cargo, rustc
 //!                                     │
 //!                                  decision (pure)
 //! ```
@@ -25,8 +25,8 @@ mod wakes;
 
 use std::ffi::OsStr;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use lease::Lease;
 use pool::Pool;
@@ -38,21 +38,31 @@ use wakes::Wakes;
 pub struct Slots {
     pool: Pool,
     form: Form,
-    wakes: Arc<Wakes>,
+    /// One inotify instance, as long as a command runs: the system grants a user few.
+    wakes: Mutex<Weak<Wakes>>,
 }
 
 impl Slots {
-    /// Opens the pool at this path with so many slots, for commands with this `PATH`. Must be
-    /// called within the runtime.
+    /// Opens the pool at this path with so many slots, for commands with this `PATH`.
     ///
     /// # Errors
-    /// The system's error, such as that no inotify instance is left.
-    pub fn open(pool: PathBuf, slots: u32, path: Option<&OsStr>) -> io::Result<Self> {
+    /// The system's error.
+    pub fn open(pool: &Path, slots: u32, path: Option<&OsStr>) -> io::Result<Self> {
         Ok(Self {
             pool: Pool::at(pool, slots)?,
             form: Form::for_path(path),
-            wakes: Arc::new(Wakes::new()?),
+            wakes: Mutex::default(),
         })
+    }
+
+    fn wakes(&self) -> io::Result<Arc<Wakes>> {
+        let mut known = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(wakes) = known.upgrade() {
+            return Ok(wakes);
+        }
+        let wakes = Arc::new(Wakes::new()?);
+        *known = Arc::downgrade(&wakes);
+        Ok(wakes)
     }
 
     /// Returns how commands are told of their jobserver.
@@ -60,11 +70,11 @@ impl Slots {
         self.form
     }
 
-    /// Makes the jobserver of a command. `temp`: the temporary directory, which its commands may
+    /// Makes the jobserver of a command. Must be called within the runtime. `temp`: the temporary directory, which its commands may
     /// write; `inside`: its path for the command.
     ///
     /// # Errors
-    /// The system's error.
+    /// The system's error, such as that no inotify instance is left.
     pub fn lease(&self, temp: &Path, inside: &Path) -> io::Result<Lease> {
         Lease::new(self, temp, inside)
     }

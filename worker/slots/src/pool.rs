@@ -13,9 +13,9 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use nix::fcntl::{FcntlArg, fcntl};
@@ -33,7 +33,6 @@ const MEMBERS: i64 = 2 << 16;
 /// Where the slots are, and how many.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
-    path: PathBuf,
     slots: u32,
     /// Opened to look alone: when it is closed, no lease is woken.
     look: Arc<File>,
@@ -44,6 +43,9 @@ pub(crate) struct Pool {
 pub(crate) struct Member {
     file: File,
     slots: u32,
+    /// Whether others count it.
+    is_counted: bool,
+    /// Which slots it holds, the highest first.
     held: Vec<u32>,
     wish: Wish,
 }
@@ -53,15 +55,21 @@ impl Pool {
     ///
     /// # Errors
     /// The system's error.
-    pub(crate) fn at(path: PathBuf, slots: u32) -> io::Result<Self> {
+    pub(crate) fn at(path: &Path, slots: u32) -> io::Result<Self> {
         let mut options = File::options();
         options
             .read(true)
             .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_CREAT);
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_CREAT);
+        let look = options.open(path)?;
+        if !look.metadata()?.is_file() {
+            return Err(io::Error::other(format!(
+                "{} is no regular file",
+                path.display()
+            )));
+        }
         Ok(Self {
-            look: Arc::new(options.open(&path)?),
-            path,
+            look: Arc::new(look),
             slots: slots.max(1),
         })
     }
@@ -82,23 +90,20 @@ impl Pool {
     /// # Errors
     /// The system's error.
     pub(crate) fn join(&self) -> io::Result<Member> {
+        // By its descriptor: at its path there may be another file by now, or none.
         let file = File::options()
             .read(true)
             .write(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-            .open(&self.path)?;
-        // With more members than slots the fair share is 1, whether they are counted or not.
-        for number in 0..self.slots {
-            if lock(&file, libc::F_WRLCK, MEMBERS + i64::from(number))? {
-                break;
-            }
-        }
-        Ok(Member {
+            .open(format!("/proc/self/fd/{}", self.look.as_raw_fd()))?;
+        let mut member = Member {
             file,
             slots: self.slots,
+            is_counted: false,
             held: Vec::new(),
             wish: Wish::Nothing,
-        })
+        };
+        member.count_in()?;
+        Ok(member)
     }
 
     /// Returns how many slots a command has that begins now, if all others want theirs.
@@ -125,8 +130,21 @@ impl Member {
         self.wish
     }
 
+    /// Has others count it. Where there are more members than slots, that comes later: until then the
+    /// fair share of each is 1.
+    fn count_in(&mut self) -> io::Result<()> {
+        for number in 0..self.slots {
+            if self.is_counted {
+                return Ok(());
+            }
+            self.is_counted = lock(&self.file, libc::F_WRLCK, MEMBERS + i64::from(number))?;
+        }
+        Ok(())
+    }
+
     /// Returns how many slots it may hold while others wait.
-    pub(crate) fn fair_share(&self) -> io::Result<u32> {
+    pub(crate) fn fair_share(&mut self) -> io::Result<u32> {
+        self.count_in()?;
         let others = members(&self.file, self.slots)?;
         Ok(fair_share(self.slots, others + 1))
     }
@@ -143,14 +161,15 @@ impl Member {
         Ok(Wish::Nothing)
     }
 
-    /// Takes one slot, if one is free.
+    /// Takes one slot, if one is free: the highest, since other teams may know of fewer slots.
     pub(crate) fn take_slot(&mut self) -> io::Result<bool> {
-        for number in 0..self.slots {
+        for number in (0..self.slots).rev() {
             if self.held.contains(&number) {
                 continue;
             }
             if lock(&self.file, libc::F_WRLCK, SLOTS + i64::from(number))? {
                 self.held.push(number);
+                self.held.sort_unstable_by(|one, other| other.cmp(one));
                 if !self.has_free_slot()? {
                     // No command takes its first token from now on.
                     self.wake_others()?;
@@ -161,7 +180,7 @@ impl Member {
         Ok(false)
     }
 
-    /// Frees one slot.
+    /// Frees one slot: the lowest.
     pub(crate) fn free_slot(&mut self) -> io::Result<()> {
         let was_full = !self.has_free_slot()?;
         if let Some(number) = self.held.pop() {
@@ -216,6 +235,20 @@ impl Member {
             last_modification: now,
         };
         Ok(futimens(&self.file, &times)?)
+    }
+}
+
+impl Drop for Member {
+    /// Frees all. The kernel does so, too, but only after it has woken others.
+    fn drop(&mut self) {
+        let freed = range(libc::F_UNLCK, 0).and_then(|all| {
+            let all = libc::flock { l_len: 0, ..all };
+            fcntl(&self.file, FcntlArg::F_OFD_SETLK(&all))?;
+            self.wake_others()
+        });
+        if let Err(error) = freed {
+            tracing::debug!("slots are freed by the end of their file: {error}");
+        }
     }
 }
 

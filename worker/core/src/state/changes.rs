@@ -124,9 +124,11 @@ impl State {
         };
     }
 
-    /// A person asks for a summary of the conversation.
+    /// A person asks for a summary of the conversation. The daemon that takes over asks again.
     pub fn asks_to_compact(&mut self, id: RequestId) {
-        self.compaction.asked.push(id);
+        if !self.compaction.asked.contains(&id) {
+            self.compaction.asked.push(id);
+        }
     }
 
     /// Background commands run, or the last has ended.

@@ -155,7 +155,12 @@ impl State {
             .saturating_add(u32::from(self.limits.asks_itself));
         let turns = (self.work.turns >= most).then_some(IdleReason::MaxTurns);
         let limits = self.limits.less_granted(self.work.granted);
+        // Such a model is not asked, so it would use nothing that a limit could count.
+        let has_price = self.limits.cost.is_none()
+            || self.work.fallback.is_none()
+            || self.price_of_answers().is_some();
         turns
+            .or_else(|| (!has_price).then_some(IdleReason::MaxCost))
             .or_else(|| self.total_left().reached(&Usage::default()))
             .or_else(|| {
                 self.left_of(limits, &self.work.spent)

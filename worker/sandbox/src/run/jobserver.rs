@@ -38,7 +38,7 @@ fn open(settings: &MachineSettings, environment: &Environment) -> io::Result<Opt
     let file = slots_file(environment)?;
     let path = environment.path("PATH");
     let path = path.as_deref().map(Path::as_os_str);
-    Slots::open(file, slots, path).map(Some)
+    Slots::open(&file, slots, path).map(Some)
 }
 
 impl Runner {

@@ -89,7 +89,7 @@ impl World {
     fn new(slots: u32) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let pool = scratch.path().join("slots");
-        let mut slots = Slots::open(pool, slots, None).unwrap();
+        let mut slots = Slots::open(&pool, slots, None).unwrap();
         slots.form = Form::Descriptors;
         Self { scratch, slots }
     }

@@ -314,14 +314,18 @@ impl DecisionView<'_> {
         }
         let incarnation = Incarnation::of(member);
         let worker = self.runtime.of(&incarnation);
+        let until = Until::Compacted(incarnation.number, id.clone());
+        let waits = Action::Wait(client, name.clone(), until);
+        if worker.is_some_and(|worker| worker.compacted.contains_key(id)) {
+            // A command that is repeated after the end of a daemon asks for no second summary.
+            return Ok(Decision::default().act(waits));
+        }
         if !worker.is_some_and(|worker| worker.is_connected() && worker.ready) {
             return Err(conflict(
                 format!("{name} cannot be reached just now"),
                 "try again in a moment",
             ));
         }
-        let until = Until::Compacted(incarnation.number, id.clone());
-        let waits = Action::Wait(client, name.clone(), until);
         let say = Action::Say(incarnation, ToWorker::Compact { id: id.clone() });
         Ok(Decision::default().act(say).act(waits))
     }

@@ -362,6 +362,11 @@ fn a_fallback_counts_at_its_own_price_and_one_without_a_price_leaves_nothing() {
     let mut state = at(At::Turn { results: true });
     state.limits.cost = Some((Dollars::try_from(10.0).unwrap(), Some(price(1e6))));
     state.follow(&falls_back("openai:unknown"));
+    assert_eq!(
+        state.limit_reached(),
+        Some(IdleReason::MaxCost),
+        "before it has used anything: it is not asked"
+    );
     state.count_usage(tokens(1));
     assert_eq!(state.limit_reached(), Some(IdleReason::MaxCost));
 }

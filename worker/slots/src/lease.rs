@@ -17,6 +17,9 @@ use crate::fifo::Fifo;
 use crate::pool::{Member, Pool};
 use crate::wakes::{FifoWatched, PoolFollowed};
 
+/// How many steps are taken in one look: for more slots, a token that was put in wakes again.
+const MOST_STEPS: u32 = 64;
+
 /// Tells the FIFOs of one process apart.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -141,8 +144,9 @@ impl Lease {
     fn settle(&mut self) -> io::Result<Seen> {
         self.woken.mark_unchanged();
         let mut none_free = false;
-        loop {
-            let seen = self.look(none_free)?;
+        let mut seen = self.look(none_free)?;
+        // Where a command floods the FIFO, nothing comes to rest: the next wake-up goes on.
+        for _ in 0..MOST_STEPS {
             match (seen.step(), self.member.as_mut()) {
                 (Step::Join, _) => self.member = Some(self.pool.join()?),
                 (Step::TakeSlot, Some(member)) => none_free = !member.take_slot()?,
@@ -158,9 +162,11 @@ impl Lease {
                     // One that was freed meanwhile woke no lease.
                     none_free = false;
                 }
-                (Step::Rest, _) | (_, None) => return Ok(seen),
+                (Step::Rest, _) | (_, None) => break,
             }
+            seen = self.look(none_free)?;
         }
+        Ok(seen)
     }
 
     fn look(&mut self, none_free: bool) -> io::Result<Seen> {

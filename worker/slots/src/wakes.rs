@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
@@ -13,6 +14,10 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+/// How long further events gather after one.
+const PACE: Duration = Duration::from_millis(1);
 
 /// How many bytes of events are read at once. What they say is not looked at.
 const EVENTS: usize = 4096;
@@ -149,5 +154,7 @@ async fn read(mut events: pipe::Receiver, wake: &watch::Sender<()>) -> io::Resul
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         wake.send_replace(());
+        // A command that takes and returns without an end costs the worker no more than this.
+        sleep(PACE).await;
     }
 }

@@ -173,3 +173,29 @@ async fn what_is_told_by_a_path_is_gone_with_its_command() {
     drop(lease);
     assert!(!at.join(file).exists());
 }
+
+/// The worker has other things to do than to keep up with it.
+#[tokio::test]
+async fn a_flood_does_not_hold_the_worker() {
+    let world = World::new(4);
+    let build = world.command();
+    let mut floods = build.writes.try_clone().unwrap();
+    rustix::fs::fcntl_setfl(&floods, rustix::fs::OFlags::NONBLOCK).unwrap();
+    let (ends, ended) = std::sync::mpsc::channel::<()>();
+    let flood = std::thread::spawn(move || {
+        let is_over = || ended.try_recv() != Err(std::sync::mpsc::TryRecvError::Empty);
+        while !is_over() {
+            // Where it is full, the next write finds room.
+            drop(floods.write(&[b'+'; 4096]));
+        }
+    });
+    let works_on = async {
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(timeout(Duration::from_secs(10), works_on).await.is_ok());
+    drop(ends);
+    flood.join().unwrap();
+    build.until_waiting(1).await;
+}

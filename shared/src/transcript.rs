@@ -268,6 +268,14 @@ fn is_one(count: &u32) -> bool {
 }
 
 impl Event {
+    /// Tells whether it is an entry that says what a model has cost.
+    pub fn has_cost(&self) -> bool {
+        matches!(
+            self,
+            Self::Answer { .. } | Self::Charged { .. } | Self::Compacted { .. }
+        )
+    }
+
     /// Tells whether a worker of this member waits after this entry, if it is the last one and
     /// there is no mail.
     pub fn is_rest(&self, of: &Name) -> bool {

@@ -36,24 +36,6 @@ impl Usage {
         *self == Self::default()
     }
 
-    /// Returns the usage since an earlier count; all of it if another conversation has begun.
-    pub fn since(&self, before: &Self) -> Self {
-        self.checked_since(before).unwrap_or(*self)
-    }
-
-    fn checked_since(&self, before: &Self) -> Option<Self> {
-        Some(Self {
-            input_tokens: self.input_tokens.checked_sub(before.input_tokens)?,
-            output_tokens: self.output_tokens.checked_sub(before.output_tokens)?,
-            cache_read_input_tokens: self
-                .cache_read_input_tokens
-                .checked_sub(before.cache_read_input_tokens)?,
-            cache_creation_input_tokens: self
-                .cache_creation_input_tokens
-                .checked_sub(before.cache_creation_input_tokens)?,
-        })
-    }
-
     /// Returns the usage beyond what was counted already.
     pub fn beyond(&self, counted: &Self) -> Self {
         Self {

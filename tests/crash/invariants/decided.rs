@@ -88,6 +88,18 @@ fn must_hear(line: &Line) -> Option<&str> {
 
 /// What is told is what was decided.
 fn says(line: &Line, message: &Value) -> Checked {
+    if let Record::Request(record) = &line.record
+        && record.request.kind == Kind::Memory
+    {
+        // It is told in words.
+        let id = record.request.request_id.to_string();
+        return hold(message.to_string().contains(&id), || {
+            format!(
+                "line {} of the journal follows with {message}, which does not name {id}",
+                line.seq
+            )
+        });
+    }
     let expected = match &line.record {
         Record::Request(record) => {
             let request = &record.request;

@@ -40,7 +40,9 @@ fn transcript(
     let text = stage.team.file(&format!("transcript/{name}.jsonl"));
     // A torn tail stays until the next incarnation cuts it off; inside there is none.
     let text = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    // Those of a subagent are open beside the call that it works for.
     let mut open: HashMap<String, Value> = HashMap::new();
+    let mut delegated: HashMap<String, Value> = HashMap::new();
     let mut incarnations = Vec::new();
     let mut unwritten = false;
     for (number, line) in (1..).zip(text.lines()) {
@@ -48,7 +50,18 @@ fn transcript(
         hold(entry.is_object(), || {
             format!("line {number} of the transcript of {name} is {line:?}")
         })?;
-        match entry["entry"].as_str().unwrap_or_default() {
+        let is_delegated = !entry["call"].is_null();
+        let sort = entry["entry"].as_str().unwrap_or_default();
+        if !is_delegated && sort == "result" {
+            // Its subagent ends with it.
+            delegated.clear();
+        }
+        let open = if is_delegated {
+            &mut delegated
+        } else {
+            &mut open
+        };
+        match sort {
             "incarnation" => {
                 if entry["incarnation"] == entry["conversation"] {
                     open.clear();

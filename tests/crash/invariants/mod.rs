@@ -34,6 +34,7 @@ pub(crate) fn finish(stage: &mut Stage) -> Checked {
     decided::check(stage)?;
     for name in fold.members.keys() {
         decided::notices(stage, name.as_str())?;
+        told::check_background(stage, name.as_str())?;
     }
     tasks::check(stage, &fold)?;
     work::check(stage)?;

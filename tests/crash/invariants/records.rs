@@ -69,7 +69,7 @@ pub(super) fn requests_were_made(stage: &Stage) -> Checked {
             .asked_to_leave
             .iter()
             .any(|asked| asked == name);
-        hold(wanted || record.request.kind == Kind::PlanApproval, || {
+        hold(wanted || record.request.kind != Kind::Shutdown, || {
             format!(
                 "the user did not want {name} to leave, and it was asked: line {}",
                 line.seq

@@ -1,5 +1,6 @@
 //! What users are told: an exit code of the table, an error with a next step, never a panic.
 
+use crate::scenarios::thinking::ends_in_background;
 use crate::stage::{Checked, Stage, hold};
 use crate::support::Run;
 use crate::truth::Truth;
@@ -105,4 +106,14 @@ pub(super) fn check_logs(stage: &Stage) -> Checked {
 pub(super) fn check_order(stage: &Stage) -> Checked {
     let wrong = stage.tracer.look().wrong;
     hold(wrong.is_none(), || format!("too early: {wrong:?}"))
+}
+
+/// How a command in the background has ended is told once.
+pub(super) fn check_background(stage: &Stage, name: &str) -> Checked {
+    let mut ends = ends_in_background(stage, name);
+    ends.sort();
+    let twice = ends.windows(2).find(|pair| pair[0] == pair[1]);
+    hold(twice.is_none(), || {
+        format!("{name} was told twice how a command in the background has ended: {ends:?}")
+    })
 }

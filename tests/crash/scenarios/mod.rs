@@ -6,6 +6,7 @@ mod files;
 mod incarnations;
 mod plans;
 mod shutdowns;
+pub(crate) mod thinking;
 pub(crate) mod work;
 
 use crate::stage::{Checked, Stage, Victim};
@@ -25,7 +26,7 @@ const NO_WORKER: &[Victim] = &[Victim::Daemon, Victim::Ctl];
 const DAEMON: &[Victim] = &[Victim::Daemon];
 const AGENTS: &[Victim] = &[Victim::Daemon, Victim::Worker, Victim::Agent, Victim::Shim];
 
-pub(crate) const ALL: [Scenario; 28] = [
+pub(crate) const ALL: [Scenario; 31] = [
     Scenario {
         name: "start",
         victims: NO_WORKER,
@@ -135,6 +136,21 @@ pub(crate) const ALL: [Scenario; 28] = [
         name: "integrate",
         victims: NO_COMMAND,
         play: work::integrate,
+    },
+    Scenario {
+        name: "background",
+        victims: NO_COMMAND,
+        play: thinking::background,
+    },
+    Scenario {
+        name: "delegate",
+        victims: NO_COMMAND,
+        play: thinking::delegate,
+    },
+    Scenario {
+        name: "remember",
+        victims: ALL_VICTIMS,
+        play: thinking::remember,
     },
     Scenario {
         name: "agents",

@@ -275,11 +275,7 @@ impl<T: Tools> Session<T> {
         let at = clock::wall();
         let inbox = work.position;
         let pending_notices = work.pending_notices();
-        let is_cost = matches!(
-            event,
-            Event::Answer { .. } | Event::Charged { .. } | Event::Compacted { .. }
-        );
-        let model = work.fallback.clone().filter(|_| is_cost);
+        let model = work.fallback.clone().filter(|_| event.has_cost());
         let entry = Entry {
             at,
             inbox,

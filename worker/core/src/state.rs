@@ -66,8 +66,17 @@ pub struct State {
 struct Compaction {
     /// Who waits for it.
     asked: Vec<RequestId>,
-    /// Whether it is being written while there is no work.
-    at_rest: bool,
+    /// Where it is being written, if it is.
+    runs: Option<Writing>,
+}
+
+/// Where a summary is being written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writing {
+    /// While there is no work.
+    AtRest,
+    /// Between two steps of the work.
+    InWork,
 }
 
 /// What the daemon wants of it.

@@ -124,6 +124,10 @@ impl WorkProgress {
                 .retain(|notice| entry.pending_notices.contains(&notice.id));
         }
         self.position = entry.inbox;
+        // Each incarnation may have had another fallback, or none.
+        if entry.event.has_cost() {
+            self.fallback.clone_from(&entry.model);
+        }
         if entry.call.is_some() {
             self.follow_subagent(&entry.event);
         } else {

@@ -37,12 +37,51 @@ const EXCERPT: usize = 500;
 /// How many answers are shown there.
 const EXCERPTS: usize = 12;
 
-/// The request for a summary.
-const ORDER: &str = "This conversation has come near the end of what you can read at once. It will be cut: you will \
+/// The request for a summary, behind why the conversation is cut.
+const ORDER: &str = "It will be cut: you will \
     keep only your task, your plan, the last few steps, and what you write now. Write down, for yourself, all that \
     you need to continue: what was asked and by whom, what you have done and found out (files, \
     commands, results, decisions and their reasons), what is open, and what comes next. Call no tool. Answer with \
     this text alone.";
+
+/// Why a conversation is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Occasion {
+    /// It comes near the end of the window.
+    Long,
+    /// A person asks for it.
+    Asked {
+        /// Whether there is no work.
+        at_rest: bool,
+    },
+}
+
+impl Occasion {
+    /// Returns what the model is told when it is asked for a summary.
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Long => "This conversation has come near the end of what you can read at once.",
+            Self::Asked { .. } => "A person wants this conversation to go on from a summary.",
+        }
+    }
+
+    /// Returns what stands above a summary.
+    fn title(self) -> &'static str {
+        match self {
+            Self::Long => {
+                "[The conversation was too long, and its beginning was cut. This is what is kept of it.]"
+            }
+            Self::Asked { .. } => {
+                "[The conversation was cut, because a person wanted it. This is what is kept of it.]"
+            }
+        }
+    }
+
+    /// Tells whether there is no work.
+    pub(super) fn is_at_rest(self) -> bool {
+        self == Self::Asked { at_rest: true }
+    }
+}
 
 /// The room of a conversation in the window of its model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,8 +172,8 @@ const LEAST: usize = 2000;
 
 /// Returns the turns that ask for a summary of all of it: what a cache holds already, and the order
 /// behind it.
-pub(super) fn question(mut turns: Vec<PromptTurn>) -> Vec<PromptTurn> {
-    let part = TurnPart::Text(ORDER.to_owned());
+pub(super) fn question(mut turns: Vec<PromptTurn>, occasion: Occasion) -> Vec<PromptTurn> {
+    let part = TurnPart::Text(format!("{} {ORDER}", occasion.reason()));
     match turns.last_mut() {
         Some(last) if last.role == Role::User => last.parts.push(part),
         _ => turns.push(PromptTurn {
@@ -147,7 +186,11 @@ pub(super) fn question(mut turns: Vec<PromptTurn>) -> Vec<PromptTurn> {
 
 /// As [`question`], of a conversation that is too long already: long parts are shortened, and as
 /// much of its beginning is left out as must be.
-pub(super) fn short_question(mut turns: Vec<PromptTurn>, room: usize) -> Vec<PromptTurn> {
+pub(super) fn short_question(
+    mut turns: Vec<PromptTurn>,
+    occasion: Occasion,
+    room: usize,
+) -> Vec<PromptTurn> {
     for item in turns.iter_mut().flat_map(|turn| &mut turn.parts) {
         shorten(item);
     }
@@ -179,13 +222,14 @@ pub(super) fn short_question(mut turns: Vec<PromptTurn>, room: usize) -> Vec<Pro
             .parts
             .retain(|part| matches!(part, TurnPart::Text(_)));
     }
-    question(turns)
+    question(turns, occasion)
 }
 
 /// Makes the text that replaces all that is cut. `written`: the model's summary, if it could write
 /// one; `kept`: the number of answers that stay; `room`: the maximum length in bytes.
 pub(super) fn compose(
     conversation: &ModelConversation,
+    occasion: Occasion,
     written: &str,
     kept: usize,
     room: usize,
@@ -199,9 +243,7 @@ pub(super) fn compose(
         ..
     } = &conversation.essentials;
     let turns = conversation.turns();
-    let mut text =
-        "[The conversation was too long, and its beginning was cut. This is what is kept of it.]"
-            .to_owned();
+    let mut text = occasion.title().to_owned();
     // The shares of the room, in percent.
     let mut section = |heading: &str, share: usize, body: &str| {
         if !body.trim().is_empty() {
@@ -211,11 +253,12 @@ pub(super) fn compose(
             ));
         }
     };
-    section(
-        "What you are working on, word for word:",
-        25,
-        &work.join("\n"),
-    );
+    let work_heading = if occasion.is_at_rest() {
+        "What you worked on last, word for word (that work has ended):"
+    } else {
+        "What you are working on, word for word:"
+    };
+    section(work_heading, 25, &work.join("\n"));
     if let Some((plan, became)) = plan {
         section("Your latest plan, word for word:", 10, plan);
         section("What became of it:", 5, became);

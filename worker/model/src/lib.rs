@@ -222,9 +222,9 @@ impl Model {
     ///
     /// # Errors
     /// [`ModelError`] if there is no summary.
-    pub async fn compact(&mut self, budget: Budget) -> Result<Event, ModelError> {
+    pub async fn compact(&mut self, budget: Budget, at_rest: bool) -> Result<Event, ModelError> {
         match self {
-            Self::Remote(remote) => remote.compact(budget).await,
+            Self::Remote(remote) => remote.compact(budget, at_rest).await,
             Self::Unusable(error) => Err(error.clone()),
             _ => Err(ModelError::Failed("it has no summary".to_owned())),
         }

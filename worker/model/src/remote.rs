@@ -8,7 +8,7 @@ use teamd_shared::tool_set::ToolSet;
 use teamd_shared::transcript::{Event, Usage, text_of};
 use tokio::time::Instant;
 
-use super::compaction::{self, Room};
+use super::compaction::{self, Occasion, Room};
 use super::conversation::ModelConversation;
 use super::prompt::{Prompt, PromptTurn};
 use super::service::ModelService;
@@ -155,10 +155,15 @@ impl Remote {
         self.or_fallback(answered)
     }
 
-    /// Puts the whole conversation into a summary.
-    pub(super) async fn compact(&mut self, budget: Budget) -> Result<Event, ModelError> {
+    /// Puts the whole conversation into a summary, because a person asks for it.
+    pub(super) async fn compact(
+        &mut self,
+        budget: Budget,
+        at_rest: bool,
+    ) -> Result<Event, ModelError> {
         let service = active(&mut self.service, &mut self.fallback);
-        let compacted = self.own.compact(service, budget, 0).await;
+        let occasion = Occasion::Asked { at_rest };
+        let compacted = self.own.compact(service, budget, 0, occasion).await;
         self.or_fallback(compacted)
     }
 
@@ -264,7 +269,7 @@ impl Dialogue {
     ) -> Result<Event, ModelError> {
         if self.is_full() {
             let kept = self.room.kept(&self.conversation);
-            return self.compact(service, budget, kept).await;
+            return self.compact(service, budget, kept, Occasion::Long).await;
         }
         let turns = self.conversation.turns();
         let prompt = self.persona.prompt(&turns, None);
@@ -285,7 +290,7 @@ impl Dialogue {
                 self.room.refused = true;
                 if self.is_full() {
                     let kept = self.room.kept(&self.conversation);
-                    self.compact(service, budget, kept).await
+                    self.compact(service, budget, kept, Occasion::Long).await
                 } else {
                     Err(ModelError::TooLong(why))
                 }
@@ -305,16 +310,18 @@ impl Dialogue {
         service: &mut ModelService,
         budget: Budget,
         kept: usize,
+        occasion: Occasion,
     ) -> Result<Event, ModelError> {
         let turns = self.conversation.turns().into_owned();
         let mut answer = if self.room.refused {
             Err(ModelError::TooLong(String::new()))
         } else {
-            self.summarise(service, &compaction::question(turns.clone()), budget)
-                .await
+            let question = compaction::question(turns.clone(), occasion);
+            self.summarise(service, &question, budget).await
         };
         if let Err(ModelError::TooLong(_)) = answer {
-            let question = compaction::short_question(turns, self.room.for_short_question());
+            let question =
+                compaction::short_question(turns, occasion, self.room.for_short_question());
             answer = self.summarise(service, &question, budget).await;
         }
         let (written, mut usage) = match answer {
@@ -327,13 +334,18 @@ impl Dialogue {
         };
         // A first attempt without an answer has a cost, too.
         usage += service.take_unrecorded();
-        let summary =
-            compaction::compose(&self.conversation, &written, kept, self.room.for_summary());
+        let summary = compaction::compose(
+            &self.conversation,
+            occasion,
+            &written,
+            kept,
+            self.room.for_summary(),
+        );
         Ok(Event::Compacted {
             summary,
             kept,
             usage,
-            at_rest: false,
+            at_rest: occasion.is_at_rest(),
         })
     }
 

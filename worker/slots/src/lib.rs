@@ -38,7 +38,8 @@ use wakes::Wakes;
 pub struct Slots {
     pool: Pool,
     form: Form,
-    /// One inotify instance, as long as a command runs: the system grants a user few.
+    /// One inotify instance, as long as a command runs and a little longer: the system grants a user
+    /// few.
     wakes: Mutex<Weak<Wakes>>,
 }
 

@@ -12,12 +12,17 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 /// How long further events gather after one.
 const PACE: Duration = Duration::from_millis(1);
+
+/// How long the instance stays open after the last command: the kernel needs some milliseconds to
+/// close one whose watches have just ended, and a next command often follows at once.
+const LINGERS: Duration = Duration::from_secs(2);
 
 /// How many bytes of events are read at once. What they say is not looked at.
 const EVENTS: usize = 4096;
@@ -141,8 +146,16 @@ impl Drop for PoolFollowed {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         watched.followers -= 1;
-        if watched.followers == 0 {
-            self.wakes.end(watched.number);
+        if watched.followers > 0 {
+            return;
+        }
+        self.wakes.end(watched.number);
+        if let Ok(runtime) = Handle::try_current() {
+            let kept = Arc::clone(&self.wakes);
+            runtime.spawn(async move {
+                sleep(LINGERS).await;
+                drop(kept);
+            });
         }
     }
 }

@@ -23,7 +23,9 @@ impl<T: Tools> Session<T> {
         let Self {
             dispatcher, model, ..
         } = self;
-        let asked = dispatcher.run_until(model.compact(budget)).await;
+        let asked = dispatcher
+            .run_until(model.compact(budget, is_at_rest))
+            .await;
         if !is_at_rest {
             // At rest no entry may follow: what it has cost is recorded with the next work.
             self.charge()?;
@@ -34,10 +36,7 @@ impl<T: Tools> Session<T> {
                 // It is asked for again, and the other model writes it.
                 return self.record(fallback);
             }
-            Ok(Ok(mut summary)) => {
-                if let Event::Compacted { at_rest, .. } = &mut summary {
-                    *at_rest = is_at_rest;
-                }
+            Ok(Ok(summary)) => {
                 self.record(summary)?;
                 self.transcript.sync()?;
                 Ok(())

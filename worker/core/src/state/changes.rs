@@ -10,7 +10,10 @@ use teamd_shared::message::{AnsweredBy, IdleReason, Relevance};
 use teamd_shared::request::Status;
 use teamd_shared::transcript::Event;
 
-use super::{Arrived, Budget, IncarnationEnd, OpenShutdown, REWRITES, ShutdownAnswer, State};
+use super::{
+    Arrived, Budget, Compaction, IncarnationEnd, OpenShutdown, REWRITES, ShutdownAnswer, State,
+    Writing,
+};
 use crate::at::{At, Pending, SubmissionProgress};
 use crate::submission::LeadQuestion;
 
@@ -104,9 +107,9 @@ impl State {
         }
     }
 
-    /// The lead ends the turn. An idle worker has none.
+    /// The lead ends the turn. An idle worker has none, unless it writes a summary.
     pub fn interrupt(&mut self) {
-        self.interrupted = self.work.at != At::Idle;
+        self.interrupted = self.work.at != At::Idle || self.compaction.runs.is_some();
     }
 
     /// The incarnation ends in any case; the first reason counts.
@@ -164,6 +167,7 @@ impl State {
             // The other model is asked. Its service is not known to be unavailable.
             Event::Fallback { .. } => {
                 self.pause = None;
+                self.compaction.runs = None;
                 if let At::Thinking { results } = self.work.at {
                     self.work.at = At::Turn { results };
                 }
@@ -201,20 +205,25 @@ impl State {
         if !at_rest {
             let budget = self.budget_left();
             self.thinking();
+            self.compaction.runs = Some(Writing::InWork);
             return (budget, at_rest);
         }
         // What a piece of work may cost is not spent yet.
         self.pause = None;
-        self.compaction.at_rest = true;
+        self.compaction.runs = Some(Writing::AtRest);
         (self.limits.within_total(self.total_left()), at_rest)
     }
 
     /// It is written, or is not going to be; returns who has asked for it.
     pub fn compacted(&mut self) -> Vec<RequestId> {
-        if matches!(self.work.at, At::Thinking { .. }) {
-            self.dropped();
+        let Compaction { asked, runs } = std::mem::take(&mut self.compaction);
+        match runs {
+            // Nothing else was interrupted.
+            Some(Writing::AtRest) => self.interrupted = false,
+            Some(Writing::InWork) if matches!(self.work.at, At::Thinking { .. }) => self.dropped(),
+            Some(Writing::InWork) | None => {}
         }
-        std::mem::take(&mut self.compaction).asked
+        asked
     }
 
     /// The model call waits for its service, or continues.

@@ -150,6 +150,9 @@ fn least<T>(one: Option<T>, other: Option<T>, lower: impl FnOnce(T, T) -> T) -> 
     }
 }
 
+/// What it does while it writes a summary that a person has asked for.
+const WRITES_SUMMARY: &str = "putting the conversation into a summary";
+
 impl State {
     /// Returns which limit ended a piece of work, and what the lead or a person can do; none for
     /// another end.
@@ -176,9 +179,7 @@ impl State {
     /// Returns what the worker says of itself; `needs_waking`: its inbox is not watched.
     pub fn report(&self, needs_waking: bool) -> WorkerState {
         let (doing, activity) = match &self.work.at {
-            At::Idle if self.compaction.at_rest => {
-                (Doing::Idle, "putting the conversation into a summary")
-            }
+            At::Idle if self.compaction.runs.is_some() => (Doing::Idle, WRITES_SUMMARY),
             At::Idle => (Doing::Idle, self.work.trouble.as_str()),
             At::Pending(Pending {
                 progress: SubmissionProgress::Recorded(Status::Pending),
@@ -187,6 +188,9 @@ impl State {
             At::Pending(_) => (Doing::Working, "asking for approval"),
             At::Asking => (Doing::Working, "waiting for a person"),
             At::Calling { activity, .. } => (Doing::Working, activity.as_str()),
+            At::Thinking { .. } if self.compaction.runs.is_some() => {
+                (Doing::Working, WRITES_SUMMARY)
+            }
             At::Turn { .. } | At::Thinking { .. } | At::Call | At::Done(_) => {
                 (Doing::Working, "thinking")
             }
@@ -195,7 +199,7 @@ impl State {
         if doing == Doing::Working && !self.work.todo.is_done() {
             activity = format!("{activity} · {}", self.work.todo.summary());
         }
-        if doing == Doing::Working && self.must_compact() {
+        if doing == Doing::Working && self.must_compact() && self.compaction.runs.is_none() {
             activity = format!("{activity} · then a summary of the conversation");
         }
         // Beside the activity, which the lead agent is shown: a pause is for people. One that was

@@ -127,18 +127,19 @@ impl State {
             return approve;
         }
         match &self.work.at {
-            At::Idle if self.must_compact() => NextStep::Compact,
+            At::Idle if self.may_compact() => NextStep::Compact,
             At::Idle if self.arrived.mail == Relevance::None || self.waits_for_more_mail(now) => {
                 self.wait(now)
             }
             At::Idle if self.leaves_mail() => WAIT,
             At::Idle => NextStep::TakeIn,
             At::Turn { .. } if let Some(reason) = self.limit_reached() => NextStep::Finish(reason),
+            // Before the mail, which would stand in the summary in excerpts alone.
+            At::Turn { .. } if self.may_compact() => NextStep::Compact,
             // After the limits: what arrives when one is reached begins the next piece of work.
             At::Turn { .. } if self.arrived.mail != Relevance::None && !self.leaves_mail() => {
                 NextStep::TakeIn
             }
-            At::Turn { .. } if self.must_compact() => NextStep::Compact,
             At::Turn { results } => self.show(*results).unwrap_or(NextStep::Think),
             At::Call => NextStep::Call,
             At::Pending(plan) => self.verdict_step(plan, now),
@@ -213,9 +214,10 @@ impl State {
         {
             return Err(Why::Checked(task));
         }
+        if self.compaction.runs.is_some() {
+            return self.hold_summary();
+        }
         match (&self.work.at, &self.shutdown) {
-            (At::Idle, Some(_)) if self.compaction.at_rest => Err(Why::Asked),
-            (At::Idle, None) if self.compaction.at_rest && self.release => Err(Why::Released),
             (At::Thinking { .. } | At::Calling { .. } | At::Asking, _) if self.interrupted => {
                 Err(Why::Interrupted)
             }
@@ -237,6 +239,21 @@ impl State {
             }
             _ => Ok(None),
         }
+    }
+
+    /// As [`State::hold`], of a summary that is being written: nothing that ends a turn or the
+    /// incarnation waits for it. Mail does.
+    fn hold_summary(&self) -> Result<Option<Duration>, Why> {
+        if self.interrupted {
+            return Err(Why::Interrupted);
+        }
+        if self.release {
+            return Err(Why::Released);
+        }
+        if self.shutdown.is_some() {
+            return Err(Why::Asked);
+        }
+        Ok(None)
     }
 
     fn ending(&self, end: &IncarnationEnd) -> NextStep {
@@ -341,6 +358,11 @@ impl State {
     /// Tells whether a summary is asked for.
     pub(super) fn must_compact(&self) -> bool {
         !self.compaction.asked.is_empty()
+    }
+
+    /// Tells whether it can be written now: a shutdown is answered first.
+    fn may_compact(&self) -> bool {
+        self.must_compact() && self.shutdown.is_none()
     }
 
     /// Tells whether mail that is there waits for more of its kind.

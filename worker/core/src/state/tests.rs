@@ -748,3 +748,44 @@ fn a_summary_is_written_at_rest_or_before_the_model_is_asked_again_and_a_shutdow
     assert_eq!(state.next(NOW), NextStep::Think);
     assert_eq!(state.work.at, At::Turn { results: true });
 }
+
+#[test]
+fn a_summary_in_work_comes_before_the_mail_and_ends_for_a_shutdown_or_an_interruption() {
+    let in_work = || {
+        let mut state = at(At::Turn { results: true });
+        state.asks_to_compact(id("c1"));
+        state.mail(Relevance::Work, NOW);
+        assert_eq!(state.next(NOW), NextStep::Compact);
+        assert!(!state.compacting().1);
+        assert_eq!(state.hold(NOW), Ok(None));
+        state
+    };
+    let mut asked = in_work();
+    asked.directive(asks(2), NOW);
+    assert_eq!(asked.hold(NOW), Err(Why::Asked));
+    assert_eq!(asked.compacted(), [id("c1")]);
+    assert_eq!(asked.next(NOW), NextStep::TakeIn);
+    // One that is asked for meanwhile waits for the answer.
+    asked.asks_to_compact(id("c2"));
+    assert_eq!(asked.next(NOW), NextStep::TakeIn);
+    let mut interrupted = in_work();
+    interrupted.interrupt();
+    assert_eq!(interrupted.hold(NOW), Err(Why::Interrupted));
+    assert_eq!(interrupted.compacted(), [id("c1")]);
+    assert_eq!(
+        interrupted.next(NOW),
+        NextStep::Finish(IdleReason::Interrupted)
+    );
+    let mut at_rest = at(At::Idle);
+    at_rest.asks_to_compact(id("c1"));
+    assert!(at_rest.compacting().1);
+    at_rest.interrupt();
+    assert_eq!(at_rest.hold(NOW), Err(Why::Interrupted));
+    assert_eq!(at_rest.compacted(), [id("c1")]);
+    at_rest.work.at = At::Turn { results: false };
+    assert_eq!(
+        at_rest.next(NOW),
+        NextStep::Think,
+        "the next work was not interrupted"
+    );
+}

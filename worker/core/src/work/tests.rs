@@ -589,22 +589,46 @@ fn the_steps_are_those_of_the_last_call_that_was_carried_out() {
 
 #[test]
 fn a_fallback_answers_until_the_piece_of_work_ends_and_has_its_own_cost() {
-    let charged = || Event::Charged {
+    const SMALL: Option<&str> = Some("openai:small");
+    let charged = Event::Charged {
         usage: Usage {
             output_tokens: 5,
             ..Usage::default()
         },
         model_calls: 0,
     };
+    let replayed = |entries: &[(Option<&str>, Event)]| {
+        let mut work = WorkProgress::new(Name::new("alice").unwrap());
+        for (model, event) in entries {
+            work.replay(&Entry {
+                model: model.map(str::to_owned),
+                ..entry((0, event))
+            });
+        }
+        work
+    };
     let fallback = Event::Fallback {
         answers: "openai:small".to_owned(),
         reason: "overloaded".to_owned(),
     };
-    let work = [begins(Some("go")), charged(), fallback, charged()];
-    let during = replayed(&[&work[..], &[next_incarnation(), charged()]].concat());
-    assert_eq!(during.fallback.as_deref(), Some("openai:small"));
+    let work = [
+        (None, begins(Some("go"))),
+        (None, charged.clone()),
+        (None, fallback),
+        (SMALL, charged.clone()),
+    ];
+    let resumed = |model| {
+        let entries = [(None, next_incarnation()), (model, charged.clone())];
+        replayed(&[&work[..], &entries].concat())
+    };
+    let during = resumed(SMALL);
+    assert_eq!(during.fallback.as_deref(), SMALL);
     let others = |work: &WorkProgress| work.usage.others["openai:small"].output_tokens;
     assert_eq!((during.usage.own.output_tokens, others(&during)), (5, 10));
+    // An incarnation with other terms has answered with the recorded model.
+    let without = resumed(None);
+    assert_eq!(without.fallback, None);
+    assert_eq!((without.usage.own.output_tokens, others(&without)), (10, 5));
     let left = Event::Left {
         reason: String::new(),
         incarnation: 1,
@@ -612,7 +636,8 @@ fn a_fallback_answers_until_the_piece_of_work_ends_and_has_its_own_cost() {
         goes_on: false,
     };
     for end in [idle(), left] {
-        let after = replayed(&[&work[..], &[end, messages(&["message"]), charged()]].concat());
+        let next = [end, messages(&["message"]), charged.clone()].map(|event| (None, event));
+        let after = replayed(&[&work[..], &next].concat());
         assert_eq!(after.fallback, None);
         assert_eq!((after.usage.own.output_tokens, others(&after)), (10, 5));
         assert!(after.spent.others.is_empty(), "another piece of work");

@@ -115,9 +115,18 @@ fn a_summary_has_its_share_of_the_window_whatever_was_said() {
             messages: vec![message],
         });
     }
+    let at_rest = Occasion::Asked { at_rest: true };
+    let text = compose(&conversation, at_rest, "", 0, 20_000);
+    assert!(text.contains("a person wanted it") && text.contains("that work has ended"));
     for room in [2000, 20_000, 200_000] {
         for kept in [0, 2] {
-            let text = compose(&conversation, &"w".repeat(500_000), kept, room);
+            let text = compose(
+                &conversation,
+                Occasion::Long,
+                &"w".repeat(500_000),
+                kept,
+                room,
+            );
             assert!(text.len() < room + 1500, "{} of {room}", text.len());
         }
     }
@@ -134,11 +143,11 @@ fn a_guide_has_a_small_share_of_the_window() {
 fn the_question_is_what_the_cache_holds_and_an_order() {
     let conversation = long(3);
     let turns = conversation.turns();
-    let asked = question(turns.to_vec());
+    let asked = question(turns.to_vec(), Occasion::Long);
     assert_eq!(asked.len(), turns.len());
     assert_eq!(asked[..asked.len() - 1], turns[..asked.len() - 1]);
     assert!(
-        matches!(asked.last().unwrap().parts.last(), Some(TurnPart::Text(text)) if text == ORDER)
+        matches!(asked.last().unwrap().parts.last(), Some(TurnPart::Text(text)) if text.ends_with(ORDER))
     );
 }
 
@@ -146,7 +155,7 @@ fn the_question_is_what_the_cache_holds_and_an_order() {
 fn a_question_of_what_is_too_long_already_fits() {
     for (steps, window) in [(200, 2000), (200, 20_000), (3, 50)] {
         let room = Room::new(window).for_short_question();
-        let asked = short_question(long(steps).turns().into_owned(), room);
+        let asked = short_question(long(steps).turns().into_owned(), Occasion::Long, room);
         let bytes: usize = asked.iter().map(PromptTurn::bytes).sum();
         let fits = room + 2 * ORDER.len() + 2 * GLANCE;
         assert!(bytes <= fits, "{bytes} of {fits}");
@@ -184,7 +193,7 @@ fn task_plan_and_shutdown_are_kept_word_for_word_whatever_the_model_wrote() {
         reason: "late".to_owned(),
     });
     for written in ["the lexer is done", "  ", ""] {
-        let text = compose(&conversation, written, 0, 60_000);
+        let text = compose(&conversation, Occasion::Long, written, 0, 60_000);
         for kept in [
             "port the parser",
             "first the lexer",
@@ -232,8 +241,8 @@ fn a_summary_quotes_the_steps_that_were_written_down() {
     }
     // Also when what was said of it has been cut already.
     conversation.observe(&cut());
-    let summary = compose(&conversation, "so far", 1, 4000);
+    let summary = compose(&conversation, Occasion::Long, "so far", 1, 4000);
     let quoted = "Your list of steps, word for word:\n[>] port it";
     assert!(summary.contains(quoted), "{summary}");
-    assert!(!compose(&long(2), "so far", 1, 4000).contains("list of steps"));
+    assert!(!compose(&long(2), Occasion::Long, "so far", 1, 4000).contains("list of steps"));
 }

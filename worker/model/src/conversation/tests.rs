@@ -7,7 +7,7 @@ use teamd_shared::transcript::Usage;
 use uuid::Uuid;
 
 use super::*;
-use crate::compaction;
+use crate::compaction::{self, Occasion};
 use crate::prompt::valid::violations;
 
 fn alice() -> Name {
@@ -539,10 +539,10 @@ proptest! {
             let asked = conversation.turns();
             prop_assert_eq!(violations(&asked), Vec::<String>::new(), "after {:?}", event);
             for window in [40, 400, 4000] {
-                let question = compaction::short_question(asked.to_vec(), window);
+                let question = compaction::short_question(asked.to_vec(), Occasion::Long, window);
                 prop_assert_eq!(violations(&question), Vec::<String>::new(), "short question, {}", window);
             }
-            prop_assert_eq!(violations(&compaction::question(asked.to_vec())), Vec::<String>::new());
+            prop_assert_eq!(violations(&compaction::question(asked.to_vec(), Occasion::Long)), Vec::<String>::new());
         }
     }
 }

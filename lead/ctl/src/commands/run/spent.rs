@@ -1,7 +1,7 @@
 //! What a run has spent: the tokens that the roster shows beyond those at its beginning, by member,
 //! model and task. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use teamd_client::read::money;
 use teamd_shared::config::Roster;
@@ -56,21 +56,29 @@ impl RunUsage {
                 .counted
                 .insert(member.name.clone(), used.clone())
                 .unwrap_or_default();
-            self.add(
-                &member.name,
-                money::model(member),
-                used.own.since(&before.own),
-            );
-            for (model, usage) in used.others {
-                let before = before.others.get(&model).copied().unwrap_or_default();
-                let more = usage.since(&before);
-                self.add(&member.name, model, more);
+            let goes_on = before.all().beyond(&used.all()).is_nothing();
+            let before = if goes_on {
+                before
+            } else {
+                // A new conversation counts from nothing.
+                UsageByModel::default()
+            };
+            self.moved(&member.name, money::model(member), &before.own, &used.own);
+            let models: BTreeSet<&String> =
+                before.others.keys().chain(used.others.keys()).collect();
+            for model in models {
+                let of =
+                    |usage: &UsageByModel| usage.others.get(model).copied().unwrap_or_default();
+                self.moved(&member.name, model.clone(), &of(&before), &of(&used));
             }
         }
     }
 
-    fn add(&mut self, member: &Name, model: String, more: Usage) {
-        if more.is_nothing() {
+    /// Counts what a model has used since then. It can be less: right after a restart of the daemon
+    /// the roster does not know yet which of it another model has used, and shows it as that of the
+    /// recorded one.
+    fn moved(&mut self, member: &Name, model: String, before: &Usage, used: &Usage) {
+        if before == used {
             return;
         }
         let purpose = UsagePurpose {
@@ -78,7 +86,9 @@ impl RunUsage {
             member: member.clone(),
             model,
         };
-        *self.all.entry(purpose).or_default() += more;
+        let counted = self.all.entry(purpose).or_default();
+        *counted += used.beyond(before);
+        *counted = counted.beyond(&before.beyond(used));
     }
 
     /// Sums up what was used for a purpose, and what that cost; none if a price is not known.
@@ -164,5 +174,32 @@ mod tests {
             spent.sum(&prices, |_| false),
             (Usage::default(), Some(Dollars::default()))
         );
+    }
+
+    #[test]
+    fn what_another_model_has_used_is_counted_once_though_the_roster_learns_of_it_late() {
+        let with = |own: u64, small: u64| {
+            let mut roster = roster(&[("bob", "script", own + small)]);
+            let usage = Usage {
+                input_tokens: small,
+                ..Usage::default()
+            };
+            if small > 0 {
+                let others = &mut roster.members[0].other_models.usage;
+                others.insert("openai:small".to_owned(), usage);
+            }
+            roster
+        };
+        let mut spent = RunUsage::since(&with(10, 0));
+        spent.observe(&with(20, 5));
+        // The daemon has just begun.
+        spent.observe(&with(25, 0));
+        spent.observe(&with(20, 5));
+        spent.observe(&with(20, 7));
+        let of = |model: &str| {
+            let (usage, _) = spent.sum(&Prices::built_in(), |purpose| purpose.model == model);
+            usage.input_tokens
+        };
+        assert_eq!((of("script"), of("openai:small")), (10, 7));
     }
 }

@@ -112,10 +112,14 @@ pub(super) fn remember(stage: &mut Stage) -> Checked {
             .iter()
             .all(|id| text.matches(id).count() == 1)
     })?;
-    hold(
-        !stage.team.requests("memory").is_empty() || stage.is_killed(),
-        || "nothing was proposed".to_owned(),
-    )
+    let entries = stage.team.transcript("alice").into_iter();
+    let told = entries
+        .filter(|entry| entry["entry"] == "result" && entry["is_error"] != true)
+        .count();
+    let proposed = stage.team.requests("memory").len();
+    hold(told <= proposed, || {
+        format!("alice was told of {told} proposals, and there are {proposed}")
+    })
 }
 
 /// Returns the ids of what was accepted.

@@ -10,7 +10,7 @@ use crate::support::cgroup::note;
 use crate::support::model_server::{Api, ModelServer, Reply};
 use crate::support::process::command_line;
 
-use crate::support::{Running, Team, signal};
+use crate::support::{Running, Team, is_alive, signal};
 
 const LIVE: &str = "namespaces,landlock,seccomp";
 
@@ -353,7 +353,7 @@ fn a_worker_that_is_killed_in_a_call_leaves_no_server_and_the_call_is_not_run_ag
     assert_eq!(content(&later[0]), "again");
     let pid = team.pid("alice");
     signal(pid, Signal::SIGKILL);
-    team.until_gone("alice", pid);
+    team.until("her end", || !is_alive(pid));
     team.until("the end of the server", || servers(&team) == 0);
 }
 

@@ -27,12 +27,12 @@ pub use acting::{
 pub use at::At;
 pub use groups::lay_out;
 pub use looking::{
-    Agents, AgentsCommand, Column, Completions, Diagram, DiagramFormat, Doctor, Events, InboxArgs,
-    InstallArgs, InstallFlags, Lint, LintAs, Logs, Range, Requests, Schema, StatusArgs,
-    TranscriptArgs, Web,
+    Agents, AgentsCommand, Column, Completions, Diagram, DiagramFormat, Doctor, EventsArgs,
+    InboxArgs, InstallArgs, InstallFlags, Lint, LintAs, Logs, Range, RequestsArgs, Schema,
+    StatusArgs, TranscriptArgs, Web,
 };
 pub use tasks::{
-    Branch, Diff, Land, PullRequestCommand, PullRequestWatch, PullRequests, Review, Run,
+    Branch, Diff, Land, PullRequestCommand, PullRequestWatch, PullRequests, ReviewArgs, Run,
     TaskCommand, TaskEdit, TaskImport, TaskListArgs, Tasks,
 };
 pub use value::MailboxName;
@@ -52,7 +52,7 @@ pub use value::MailboxName;
     after_help = "First steps:\n  teamd start\n  teamctl spawn alice --prompt '/bash cargo test'\n  \
     teamctl inbox\n  teamctl shutdown alice\n\nExit codes:\n  0 done                1 failed       2 usage\n  \
     3 rejected            4 not found    5 timed out\n  6 daemon not running  7 conflict     130 interrupted\n\n\
-    Requests that wait for you: teamctl plans, teamctl reviews\nManual pages: man teamctl, man teamctl-spawn …"
+    RequestsArgs that wait for you: teamctl plans, teamctl reviews\nManual pages: man teamctl, man teamctl-spawn …"
 )]
 pub struct Cli {
     /// Run the command on another machine, by ssh, in DIR there [default: your home there]
@@ -126,7 +126,7 @@ pub enum TeamctlCommand {
     #[command(visible_alias = "log")]
     Logs(Logs),
     /// Show the daemon's decisions from the journal
-    Events(Events),
+    Events(EventsArgs),
     /// Draw the team's history as a sequence diagram
     ///
     /// Messages are arrows, incarnations are bars, and the steps of a request share a colour. In
@@ -140,18 +140,18 @@ pub enum TeamctlCommand {
     /// were queued.
     Stats,
     /// List requests and their states
-    Requests(Requests),
+    Requests(RequestsArgs),
     /// List the plans that are waiting for approval (of `requests`)
     #[command(hide = true)]
-    Plans(Requests),
+    Plans(RequestsArgs),
     /// List the submitted work that is waiting for review (of `requests`)
     #[command(hide = true)]
-    Reviews(Requests),
+    Reviews(RequestsArgs),
     /// Look at submitted work, comment on its lines, and approve or reject it
     ///
     /// Shows the task, its check, its cost and the whole diff. Work is approved once all of it was
     /// on the screen; comments go to the author with file and line. In a pipe, prints it.
-    Review(Review),
+    Review(ReviewArgs),
     /// Approve a plan, so that its author may make changes, or submitted work
     Approve(Approve),
     /// Reject a plan, so that its author stays read-only, or send submitted work back

@@ -28,8 +28,8 @@ use teamd_shared::environment::OVER_SSH;
 
 use line::{FarLine, far_line};
 use needs::{FarTerminalUse, ends_with_reader, files, reads_stdin, terminal_use};
-use options::{Connection, login};
-use ssh::{Signals, Ssh, SshEnd, Until};
+use options::{SshConnection, login};
+use ssh::{Signals, Ssh, SshEnd, SshEnds};
 
 pub(crate) use ssh::become_ssh;
 
@@ -82,8 +82,10 @@ pub(crate) fn version(version: &str) -> Option<ProcessExit> {
         args: vec!["--version".into()],
     };
     let done = block_on(async {
-        let until = Until::default();
-        let end = command.end(Connection::Usual, None, false, until).await?;
+        let until = SshEnds::default();
+        let end = command
+            .end(SshConnection::Usual, None, false, until)
+            .await?;
         command.judge(end)
     });
     Some(exit(done, &out))
@@ -108,12 +110,12 @@ impl FarCommand<'_> {
         let connection = match &cli.command {
             // The daemon there knows an agent that leads by the process that has run `teamctl mcp`: in
             // a shared connection that is also above what the person runs.
-            TeamctlCommand::Mcp(_) | TeamctlCommand::Acp(_) => Connection::Own,
+            TeamctlCommand::Mcp(_) | TeamctlCommand::Acp(_) => SshConnection::Own,
             // What is fed has no other sign of the end here than that of its connection.
-            _ if is_fed && terminal.is_none() => Connection::Own,
-            _ => Connection::Usual,
+            _ if is_fed && terminal.is_none() => SshConnection::Own,
+            _ => SshConnection::Usual,
         };
-        let until = Until {
+        let until = SshEnds {
             has_terminal: terminal.is_some(),
             ends_with_reader: ends_with_reader(&cli.command),
         };
@@ -126,10 +128,10 @@ impl FarCommand<'_> {
     /// Runs `ssh` to its end.
     async fn end(
         &self,
-        connection: Connection<'_>,
+        connection: SshConnection<'_>,
         terminal: Option<FarTerminalUse>,
         is_fed: bool,
-        until: Until,
+        until: SshEnds,
     ) -> Result<SshEnd, CommandError> {
         let line = self.line(&self.args, terminal.is_some(), is_fed)?;
         let words = options::words(connection, self.at, terminal.is_some(), line);

@@ -50,7 +50,7 @@ pub fn resolve_paths<E: From<Refusal>>(
         add(&mut terms.sandbox.writable, &caches(&order.environment)?);
     }
     let recorded_sandbox = recorded.map_or_else(Sandbox::default, |paths| paths.sandbox.clone());
-    let mut search = Search {
+    let mut search = PathSearch {
         name: &order.name,
         dir,
         links: Vec::new(),
@@ -116,13 +116,13 @@ struct FollowedLink {
 }
 
 /// Follows the paths of one order.
-struct Search<'a> {
+struct PathSearch<'a> {
     name: &'a Name,
     dir: &'a TeamDir,
     links: Vec<FollowedLink>,
 }
 
-impl Search<'_> {
+impl PathSearch<'_> {
     /// Returns where the teammate works: the path that is named, else the recorded one, else the
     /// workspace of the team.
     fn workspace(

@@ -106,7 +106,7 @@ pub(crate) enum Unanswered {
 }
 
 /// The answer to a question.
-pub(crate) type Reply = Result<Done, Unanswered>;
+pub(crate) type DaemonReply = Result<Done, Unanswered>;
 
 /// What happens on the connection.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ pub(crate) struct Link {
     events: mpsc::Receiver<LinkEvent>,
     task: JoinHandle<()>,
     /// The calls that wait for an answer.
-    waiting: HashMap<u32, oneshot::Sender<Reply>>,
+    waiting: HashMap<u32, oneshot::Sender<DaemonReply>>,
     last_tag: u32,
 }
 
@@ -160,7 +160,7 @@ impl Link {
 
     /// Asks the daemon for something, as the lead agent; returns the number of the question, and
     /// where its answer comes.
-    pub(crate) fn ask(&mut self, command: Command) -> (u32, oneshot::Receiver<Reply>) {
+    pub(crate) fn ask(&mut self, command: Command) -> (u32, oneshot::Receiver<DaemonReply>) {
         self.last_tag += 1;
         let tag = self.last_tag;
         let (answers, answer) = oneshot::channel();
@@ -173,7 +173,7 @@ impl Link {
     }
 
     /// Passes an answer on. An answer for which no call waits any longer changes nothing.
-    pub(crate) fn answered(&mut self, tag: u32, reply: Reply) {
+    pub(crate) fn answered(&mut self, tag: u32, reply: DaemonReply) {
         if self
             .give_up(tag)
             .is_none_or(|answers| answers.send(reply).is_err())
@@ -183,7 +183,7 @@ impl Link {
     }
 
     /// Stops waiting for an answer. Returns the channel that would have got it.
-    pub(crate) fn give_up(&mut self, tag: u32) -> Option<oneshot::Sender<Reply>> {
+    pub(crate) fn give_up(&mut self, tag: u32) -> Option<oneshot::Sender<DaemonReply>> {
         self.change(
             |frame| matches!(frame, FromWorker::Asks(asked) if asked.tag == tag),
             None,

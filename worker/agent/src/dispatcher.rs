@@ -15,7 +15,7 @@ use teamd_worker_sandbox::run::EndedCommand;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::connection::{Link, LinkEvent, Reply, Unanswered};
+use crate::connection::{DaemonReply, Link, LinkEvent, Unanswered};
 use crate::mailbox::Mailbox;
 use crate::tools::{Toolbox, Tools};
 use teamd_worker_core::state::{IncarnationEnd, State, Why};
@@ -102,7 +102,7 @@ impl<T: Tools> Dispatcher<T> {
 
     /// Asks the daemon for something, as the lead agent, and serves until it answers, or the state
     /// stops that.
-    pub(crate) async fn ask(&mut self, command: Command) -> Result<Reply, Why> {
+    pub(crate) async fn ask(&mut self, command: Command) -> Result<DaemonReply, Why> {
         let asked = self.ask_while(command, tokio::time::sleep(PATIENCE)).await;
         asked.map(|reply| reply.unwrap_or(Err(Unanswered::Lost)))
     }
@@ -113,7 +113,7 @@ impl<T: Tools> Dispatcher<T> {
         &mut self,
         command: Command,
         over: impl Future<Output = ()>,
-    ) -> Result<Option<Reply>, Why> {
+    ) -> Result<Option<DaemonReply>, Why> {
         let (tag, answer) = self.link.ask(command);
         let waiting = async {
             tokio::select! {

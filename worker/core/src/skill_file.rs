@@ -27,7 +27,7 @@ impl SkillHeader {
     /// # Errors
     /// Why it is no skill. Fits behind "… is no skill: ".
     pub fn read(text: &str, folder: &str) -> Result<Self, String> {
-        let fields = Fields::of(text)?;
+        let fields = HeaderLines::of(text)?;
         let name = fields.get("name").unwrap_or_else(|| folder.to_owned());
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_plain) {
@@ -59,9 +59,9 @@ fn cut(description: &str) -> String {
 }
 
 /// The lines between the dashes.
-struct Fields<'t>(Vec<&'t str>);
+struct HeaderLines<'t>(Vec<&'t str>);
 
-impl<'t> Fields<'t> {
+impl<'t> HeaderLines<'t> {
     fn of(text: &'t str) -> Result<Self, String> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut lines = text.lines();

@@ -112,7 +112,7 @@ pub struct Logs {
 }
 
 #[derive(Debug, Args)]
-pub struct Events {
+pub struct EventsArgs {
     /// Show only events since a time (14:05, 2026-11-23 14:05), or of the last 10m
     #[arg(long, value_name = "TIME", value_parser = past)]
     pub since: Option<f64>,
@@ -145,7 +145,7 @@ pub enum DiagramFormat {
 
 // Requests of some kind. (A doc comment would replace the help of the commands.)
 #[derive(Debug, Args)]
-pub struct Requests {
+pub struct RequestsArgs {
     /// Show this one in full (its id, or the beginning of it)
     #[arg(add = plans())]
     pub id: Option<String>,

@@ -70,7 +70,7 @@ pub struct Diff {
 }
 
 #[derive(Debug, Args)]
-pub struct Review {
+pub struct ReviewArgs {
     /// Review or its beginning, task, or teammate with one pending review
     #[arg(value_name = "ID", add = names())]
     pub id: String,

@@ -22,7 +22,7 @@ const ALWAYS: [&str; 5] = [
 
 /// The connection that a command is run over.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Connection<'a> {
+pub(super) enum SshConnection<'a> {
     /// As the person's configuration has it, perhaps shared with other commands.
     Usual,
     /// One of its own.
@@ -33,7 +33,7 @@ pub(super) enum Connection<'a> {
 
 /// Returns the words behind `ssh` for a command line of the shell there.
 pub(super) fn words(
-    connection: Connection<'_>,
+    connection: SshConnection<'_>,
     at: &At,
     has_terminal: bool,
     line: OsString,
@@ -45,9 +45,9 @@ pub(super) fn words(
         words.extend(["-o".into(), option.into()]);
     }
     let (master, socket) = match connection {
-        Connection::Usual => (None, None),
-        Connection::Own => (Some("ControlMaster=no"), Some(Path::new("none"))),
-        Connection::Controlled(socket) => (Some("ControlMaster=yes"), Some(socket)),
+        SshConnection::Usual => (None, None),
+        SshConnection::Own => (Some("ControlMaster=no"), Some(Path::new("none"))),
+        SshConnection::Controlled(socket) => (Some("ControlMaster=yes"), Some(socket)),
     };
     if let (Some(master), Some(socket)) = (master, socket) {
         words.extend(["-o".into(), master.into()]);

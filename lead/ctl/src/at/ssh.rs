@@ -38,7 +38,7 @@ pub(super) struct Ssh {
 
 /// What ends a wait for `ssh` beside its own end and signals.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Until {
+pub(super) struct SshEnds {
     /// At a terminal this program stops when `ssh` stops itself (`~^Z`): the shell waits for this
     /// program.
     pub(super) has_terminal: bool,
@@ -149,7 +149,7 @@ impl Ssh {
     pub(super) async fn until_end(
         &self,
         signals: &mut Signals,
-        until: Until,
+        until: SshEnds,
     ) -> Result<SshEnd, CommandError> {
         let cannot = |error| CommandError::refused("cannot wait for ssh", &error);
         let pidfd = self.handle.try_clone_fd().map_err(cannot)?;

@@ -25,8 +25,8 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::FarCommand;
-use super::options::{self, Connection, login};
-use super::ssh::{Signals, Ssh, Until};
+use super::options::{self, SshConnection, login};
+use super::ssh::{Signals, Ssh, SshEnds};
 
 /// How much the files of a shell there may print before the address of the page.
 const BEFORE: u64 = 64 << 10;
@@ -53,7 +53,7 @@ pub(super) async fn run(command: &FarCommand<'_>, args: &Web) -> Result<u8, Comm
     let control = ControlSocket::make()?;
     let mut signals = Signals::begin()?;
     let line = command.line(&far_args(&command.args, here), false, false)?;
-    let connection = Connection::Controlled(&control.path);
+    let connection = SshConnection::Controlled(&control.path);
     let words = options::words(connection, command.at, false, line);
     let mut ssh = Ssh::start(&words, false, Stdio::piped())?;
     let stdout = ssh.take_stdout();
@@ -61,7 +61,7 @@ pub(super) async fn run(command: &FarCommand<'_>, args: &Web) -> Result<u8, Comm
     let page = in_thread(move || Ok(read_page(stdout, is_json)));
     // Whatever happens first. The page is served until `ssh` ends.
     let end = {
-        let mut end = std::pin::pin!(ssh.until_end(&mut signals, Until::default()));
+        let mut end = std::pin::pin!(ssh.until_end(&mut signals, SshEnds::default()));
         tokio::select! {
             end = &mut end => end,
             shown = show(command, &control, page, listener) => match shown {

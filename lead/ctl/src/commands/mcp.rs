@@ -24,7 +24,7 @@ use teamd_client::print::output::Output;
 use teamd_client::run_by;
 use tokio::sync::mpsc;
 
-use self::server::{Server, ToolCall};
+use self::server::{LeadServer, ToolCall};
 use self::session::LeadSession;
 
 /// How many calls may wait to be begun.
@@ -53,7 +53,7 @@ pub(crate) fn run(context: &Context, args: &Mcp) -> CommandResult {
 async fn serve(context: &Context, session: Arc<LeadSession>) -> CommandResult {
     let (calls, mut incoming) = mpsc::channel(ROOM);
     let serving = async {
-        match rmcp::serve_server(Server::new(calls), stdio_pipes()).await {
+        match rmcp::serve_server(LeadServer::new(calls), stdio_pipes()).await {
             Ok(service) => service.waiting().await.map(drop).map_err(failed),
             // A client may go before it has said anything.
             Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),

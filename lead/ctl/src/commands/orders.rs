@@ -16,7 +16,7 @@ use teamd_shared::order::{Order, OrderState};
 use teamd_shared::task::TaskStatus;
 
 /// An order, as it is shown.
-struct Shown<'t> {
+struct ShownOrder<'t> {
     state: &'t OrderState,
     /// When it is due next.
     next: Option<f64>,
@@ -34,7 +34,7 @@ pub(crate) fn run(context: &Context) -> CommandResult {
     let team = journal::fold(&dir)?;
     let zone = TimeZone::system();
     let now = wall();
-    let shown: Vec<Shown<'_>> = team
+    let shown: Vec<ShownOrder<'_>> = team
         .orders
         .values()
         .map(|state| shown(&team, state, now, &zone))
@@ -63,9 +63,9 @@ pub(crate) fn run(context: &Context) -> CommandResult {
     Ok(ExitCode::Done)
 }
 
-fn shown<'t>(team: &Team, state: &'t OrderState, now: f64, zone: &TimeZone) -> Shown<'t> {
+fn shown<'t>(team: &Team, state: &'t OrderState, now: f64, zone: &TimeZone) -> ShownOrder<'t> {
     let last = state.made.back();
-    Shown {
+    ShownOrder {
         state,
         next: state.next(now, zone),
         status: last.and_then(|last| team.task_status(last.task)),
@@ -74,7 +74,7 @@ fn shown<'t>(team: &Team, state: &'t OrderState, now: f64, zone: &TimeZone) -> S
     }
 }
 
-fn in_json(shown: &Shown<'_>) -> Value {
+fn in_json(shown: &ShownOrder<'_>) -> Value {
     let order = &shown.state.order;
     let last = shown.state.made.back();
     json!({
@@ -84,7 +84,7 @@ fn in_json(shown: &Shown<'_>) -> Value {
     })
 }
 
-fn table(all: &[Shown<'_>]) -> Table {
+fn table(all: &[ShownOrder<'_>]) -> Table {
     let mut table = Table::new(&["ORDER", "WHEN", "NEXT", "LAST TASK", "IN 24H", "SUBJECT"]);
     for shown in all {
         let order = &shown.state.order;

@@ -1,6 +1,6 @@
 //! `teamctl plans` and `teamctl reviews`: what waits for an answer of the lead, or one in full.
 
-use teamd_client::args::Requests;
+use teamd_client::args::RequestsArgs;
 use teamd_client::context::Context;
 use teamd_client::error::CommandResult;
 use teamd_client::print::clock;
@@ -12,7 +12,7 @@ use teamd_shared::request::{Kind, Payload, Request};
 use super::requests::show;
 
 /// Runs the command for requests of this kind.
-pub(crate) fn run(context: &Context, args: &Requests, kind: Kind) -> CommandResult {
+pub(crate) fn run(context: &Context, args: &RequestsArgs, kind: Kind) -> CommandResult {
     let dir = context.dir()?;
     let mut requests = match &args.id {
         Some(prefix) => vec![requests::find(&dir, prefix, &[kind])?],

@@ -35,7 +35,7 @@ use evidence::TaskEvidence;
 use open::{NewPullRequest, OpenPullRequest, create, find_open, renew};
 use repository::UserRepository;
 use target::{Target, target};
-use work::{Integrated, Work, work};
+use work::{Integrated, PullRequestWork, work};
 
 /// How long a call of `git` or `gh` may take, unless it is said.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -45,7 +45,7 @@ const NAMED: usize = 50;
 
 /// What was opened, as it is printed. Its schema is `teamctl schema land-pr`.
 #[derive(Debug, Serialize)]
-struct Opened {
+struct OpenedPullRequest {
     /// Null if there was nothing to push.
     url: Option<String>,
     /// Whether it was there before, and its text is new.
@@ -134,10 +134,10 @@ async fn open_for(context: &Context, args: &Land) -> CommandResult {
 
 fn opened(
     target: &Target,
-    pushed: Option<(&Work, String)>,
+    pushed: Option<(&PullRequestWork, String)>,
     before: Option<&OpenPullRequest>,
-) -> Opened {
-    let mut opened = Opened {
+) -> OpenedPullRequest {
+    let mut opened = OpenedPullRequest {
         url: None,
         renewed: before.is_some(),
         repository: target.repository.to_string(),
@@ -164,7 +164,12 @@ fn shown(files: &[String]) -> Vec<String> {
     shown
 }
 
-fn refused(git: &UserRepository, work: &Work, target: &Target, what: String) -> CommandError {
+fn refused(
+    git: &UserRepository,
+    work: &PullRequestWork,
+    target: &Target,
+    what: String,
+) -> CommandError {
     let Target { remote, base, .. } = target;
     let commit = work.commit.get(..12).unwrap_or(&work.commit);
     let at = git.workspace.display();
@@ -179,7 +184,7 @@ fn refused(git: &UserRepository, work: &Work, target: &Target, what: String) -> 
 fn evidence(
     context: &Context,
     (dir, team): (&TeamDir, &Team),
-    (work, with_cost): (&Work, bool),
+    (work, with_cost): (&PullRequestWork, bool),
 ) -> Result<String, CommandError> {
     let asked = requests::all(dir)?;
     let costs = if with_cost {

@@ -2,7 +2,7 @@
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
-use teamd_client::args::Requests;
+use teamd_client::args::RequestsArgs;
 use teamd_client::context::Context;
 use teamd_client::error::CommandResult;
 use teamd_client::exit_code::ExitCode;
@@ -33,7 +33,7 @@ impl<'a> PrintedRequest<'a> {
 }
 
 /// Runs the command.
-pub(crate) fn run(context: &Context, args: &Requests) -> CommandResult {
+pub(crate) fn run(context: &Context, args: &RequestsArgs) -> CommandResult {
     let dir = context.dir()?;
     let requests = match &args.id {
         Some(prefix) => vec![requests::find(&dir, prefix, &[])?],

@@ -13,7 +13,7 @@ use teamd_client::print::{clock, tokens};
 use teamd_client::read::{money, roster};
 use teamd_shared::journal::reader::{Since, load};
 use teamd_shared::price::{Dollars, Prices};
-use teamd_view::model::{CostAccount, Past, ServerUse, Share, ledger};
+use teamd_view::model::{CostAccount, CostShare, Past, ServerUse, ledger};
 
 /// Runs the command.
 pub(crate) fn run(context: &Context) -> CommandResult {
@@ -107,7 +107,7 @@ fn of_servers(servers: &BTreeMap<String, ServerUse>) -> Table {
     table
 }
 
-fn table(title: &str, rows: Vec<(Cell, &Share, &str)>, prices: &Prices) -> Table {
+fn table(title: &str, rows: Vec<(Cell, &CostShare, &str)>, prices: &Prices) -> Table {
     let mut table = Table::new(&[
         title, "TURNS", "TOKENS", "COST", "WORKING", "WAITING", "SUBJECT",
     ]);

@@ -31,13 +31,13 @@ pub(crate) struct UserProgram<'a> {
 }
 
 /// What a program has answered.
-pub(crate) struct Ended {
+pub(crate) struct ProgramEnd {
     pub(crate) status: ExitStatus,
     pub(crate) answer: Vec<u8>,
     said: Vec<u8>,
 }
 
-impl Ended {
+impl ProgramEnd {
     /// Returns the beginning of what it said beside its answer, in one line.
     pub(crate) fn said(&self) -> String {
         let said = String::from_utf8_lossy(&self.said);
@@ -54,7 +54,7 @@ impl UserProgram<'_> {
         &self,
         command: &mut Command,
         input: &str,
-    ) -> Result<Ended, CommandError> {
+    ) -> Result<ProgramEnd, CommandError> {
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -80,7 +80,7 @@ impl UserProgram<'_> {
     }
 
     /// Waits until it has ended, and nothing holds its output open.
-    async fn finish(&self, child: &mut Child, input: &str) -> Result<Ended, CommandError> {
+    async fn finish(&self, child: &mut Child, input: &str) -> Result<ProgramEnd, CommandError> {
         let stdin = child.stdin.take();
         let stdout = child.stdout.take();
         let stderr = child.stderr.take();
@@ -116,7 +116,7 @@ impl UserProgram<'_> {
         };
         let ((), answer, said) = tokio::try_join!(feed, answer, said)?;
         let status = child.wait().await.map_err(|error| self.unheard(&error))?;
-        Ok(Ended {
+        Ok(ProgramEnd {
             status,
             answer,
             said,

@@ -11,7 +11,7 @@ use teamd_client::exit_code::ExitCode;
 use teamd_shared::journal::Team;
 use tokio::process::Command;
 
-use super::child::{Ended, UserProgram};
+use super::child::{ProgramEnd, UserProgram};
 
 /// The exit code that says that the user is not logged in.
 const NOT_LOGGED_IN: i32 = 4;
@@ -138,7 +138,7 @@ fn command_of(args: &[&str]) -> String {
     format!("gh {}", words.join(" "))
 }
 
-fn failed(args: &[&str], ended: &Ended) -> CommandError {
+fn failed(args: &[&str], ended: &ProgramEnd) -> CommandError {
     let said = ended.said();
     if ended.status.code() == Some(NOT_LOGGED_IN) || said.contains("gh auth login") {
         let message = format!("`gh` is not logged in: {said}");

@@ -68,12 +68,12 @@ pub(super) fn read(line: &[u8]) -> Frame {
 
 /// Returns the id of a request of which only the beginning is known; null if that does not tell it.
 pub(super) fn id_at_beginning(line: &[u8]) -> RequestId {
-    let mut beginning = Beginning::default();
+    let mut beginning = FrameBeginning::default();
     let mut json = serde_json::Deserializer::from_slice(line);
     // It breaks off: what was read until then counts.
     drop(json.deserialize_map(&mut beginning));
     match beginning {
-        Beginning {
+        FrameBeginning {
             id: Some(id),
             is_answer: false,
         } => id,
@@ -83,13 +83,13 @@ pub(super) fn id_at_beginning(line: &[u8]) -> RequestId {
 
 /// What the beginning of a frame tells.
 #[derive(Default)]
-struct Beginning {
+struct FrameBeginning {
     id: Option<RequestId>,
     /// Whether it answers a request of ours: its id is none of the client's.
     is_answer: bool,
 }
 
-impl<'de> Visitor<'de> for &mut Beginning {
+impl<'de> Visitor<'de> for &mut FrameBeginning {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

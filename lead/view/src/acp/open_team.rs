@@ -17,7 +17,7 @@ use teamd_shared::transcript::last_beginning;
 use teamd_shared::watch::SLOW_TICK;
 
 use super::errors::{no_session, refused};
-use super::questions::Questions;
+use super::questions::ClientQuestions;
 use super::sessions::Sessions;
 use super::updates::UpdateReader;
 use crate::model::Follower;
@@ -32,7 +32,7 @@ pub(super) struct OpenTeam<'a> {
     pub(super) dir: &'a TeamDir,
     pub(super) follower: Follower<'a>,
     pub(super) sessions: Sessions,
-    pub(super) questions: Questions,
+    pub(super) questions: ClientQuestions,
     workspace: PathBuf,
     /// The first moment since which no daemon was seen.
     without_daemon: Option<Instant>,
@@ -63,7 +63,7 @@ impl<'a> OpenTeam<'a> {
             dir,
             follower,
             sessions: Sessions::new(name, reader, conversation),
-            questions: Questions::default(),
+            questions: ClientQuestions::default(),
             workspace,
             without_daemon: None,
         })

@@ -28,7 +28,7 @@ const WITHOUT_REASON: &str = "rejected in an editor, without a reason: ask what 
 
 /// What the client was asked.
 #[derive(Debug, Default)]
-pub(super) struct Questions {
+pub(super) struct ClientQuestions {
     last: i64,
     open: BTreeMap<i64, Question>,
     /// What the sessions were asked or told since their last prompt.
@@ -50,7 +50,7 @@ pub(super) struct ClientAnswer {
     pub(super) answer: Option<Answer>,
 }
 
-impl Questions {
+impl ClientQuestions {
     /// Tells whether a request is one that a client is asked, and was not asked in a session since its
     /// last prompt; from now on it counts as asked.
     pub(super) fn is_new(&mut self, request: &Request, session: &SessionId) -> bool {

@@ -41,7 +41,7 @@ use super::frames::{self, Frame};
 use super::open_team::OpenTeam;
 use super::prompt::text_of;
 use super::questions::ClientAnswer;
-use super::stdin::{LONGEST, Line, lines_of_stdin};
+use super::stdin::{InputLine, LONGEST, lines_of_stdin};
 use crate::act::in_thread;
 use crate::chat::{ChatTarget, LeadOptions};
 
@@ -58,7 +58,7 @@ pub(super) async fn run(
     let (opened, is_open) = oneshot::channel();
     let lead = run_by.clone();
     let mut holding = pin!(hold(&dir, is_open, &lead, context.settings.poll));
-    let mut server = Server {
+    let mut server = EditorServer {
         context,
         options,
         run_by,
@@ -121,7 +121,7 @@ async fn changed(team: &mut Option<OpenTeam<'_>>) {
 }
 
 /// One connection with a client.
-struct Server<'a> {
+struct EditorServer<'a> {
     context: &'a Context,
     options: &'a AcpOptions,
     /// The process that runs this one.
@@ -135,14 +135,14 @@ struct Server<'a> {
     /// What is followed from the first session on.
     team: Option<OpenTeam<'a>>,
     is_initialized: bool,
-    actions: FuturesUnordered<RunningAction<'a>>,
+    actions: FuturesUnordered<RunningCall<'a>>,
 }
 
 /// What was asked of the daemon.
-type RunningAction<'a> = Pin<Box<dyn Future<Output = ActionEnd> + 'a>>;
+type RunningCall<'a> = Pin<Box<dyn Future<Output = CallEnd> + 'a>>;
 
 /// How that ended.
-enum ActionEnd {
+enum CallEnd {
     /// The daemon has taken what the client has answered, or not.
     Answered {
         session: SessionId,
@@ -152,17 +152,17 @@ enum ActionEnd {
     Interrupted(Result<(), CommandError>),
 }
 
-impl<'a> Server<'a> {
+impl<'a> EditorServer<'a> {
     /// Does what a line of the client asks for.
     ///
     /// # Errors
     /// If stdin or stdout fails.
-    async fn line(&mut self, line: io::Result<Line>) -> Result<(), CommandError> {
+    async fn line(&mut self, line: io::Result<InputLine>) -> Result<(), CommandError> {
         let line = line.map_err(|error| CommandError::refused("cannot read stdin", &error))?;
         let frame = match line {
-            Line::Whole(bytes) if bytes.trim_ascii().is_empty() => return Ok(()),
-            Line::Whole(bytes) => frames::read(&bytes),
-            Line::TooLong { id } => Frame::Bad {
+            InputLine::Whole(bytes) if bytes.trim_ascii().is_empty() => return Ok(()),
+            InputLine::Whole(bytes) => frames::read(&bytes),
+            InputLine::TooLong { id } => Frame::Bad {
                 id,
                 error: Error::new(
                     ErrorCode::InvalidRequest.into(),
@@ -354,14 +354,14 @@ impl<'a> Server<'a> {
         let run_by = (!self.options.is_person).then(|| self.run_by.clone());
         self.actions.push(Box::pin(async move {
             let result = record(dir, run_by, &request, answer).await;
-            ActionEnd::Answered { session, result }
+            CallEnd::Answered { session, result }
         }));
     }
 
-    fn action_ended(&mut self, end: ActionEnd) {
+    fn action_ended(&mut self, end: CallEnd) {
         match end {
-            ActionEnd::Answered { result: Ok(_), .. } | ActionEnd::Interrupted(Ok(())) => {}
-            ActionEnd::Answered {
+            CallEnd::Answered { result: Ok(_), .. } | CallEnd::Interrupted(Ok(())) => {}
+            CallEnd::Answered {
                 session,
                 result: Err(error),
             } => {
@@ -370,7 +370,7 @@ impl<'a> Server<'a> {
                     team.sessions.note(&session, &why);
                 }
             }
-            ActionEnd::Interrupted(Err(error)) => {
+            CallEnd::Interrupted(Err(error)) => {
                 self.context.out.error(&error);
                 if let Some(team) = &mut self.team {
                     team.sessions.interrupt_failed();
@@ -405,7 +405,7 @@ impl<'a> Server<'a> {
                 let dir = team.dir;
                 let name = name.clone();
                 self.actions.push(Box::pin(async move {
-                    ActionEnd::Interrupted(interrupt::ask_since(dir, &name, asked_at).await)
+                    CallEnd::Interrupted(interrupt::ask_since(dir, &name, asked_at).await)
                 }));
             }
         }

@@ -26,7 +26,7 @@ pub(super) struct Sessions {
     /// The conversation that all sessions show.
     conversation: u32,
     open: BTreeMap<String, OpenSession>,
-    prompts: Vec<Prompt>,
+    prompts: Vec<SentPrompt>,
     /// The messages of prompts that were cancelled before the agent has read them.
     cancelled: Vec<Uuid>,
     interruption: Interruption,
@@ -48,12 +48,12 @@ struct OpenSession {
 
 /// A prompt that is not answered yet.
 #[derive(Debug)]
-struct Prompt {
+struct SentPrompt {
     id: RequestId,
     session: SessionId,
     /// The message that it is in the inbox.
     message: Uuid,
-    stage: Stage,
+    stage: PromptStage,
     /// Whether the piece of work began with it.
     began_work: bool,
     /// Whether it is answered as cancelled when its work has ended.
@@ -64,7 +64,7 @@ struct Prompt {
 
 /// How far a prompt has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum PromptStage {
     /// It is in the inbox.
     Sent,
     /// The agent has consumed it.
@@ -86,7 +86,7 @@ enum Interruption {
     Failed,
 }
 
-impl Prompt {
+impl SentPrompt {
     fn is_of(&self, session: &SessionId) -> bool {
         self.session == *session
     }
@@ -162,11 +162,11 @@ impl Sessions {
         if let Some(note) = note.and_then(|session| session.note.take()) {
             self.tell(&session, &thought(&note));
         }
-        self.prompts.push(Prompt {
+        self.prompts.push(SentPrompt {
             id,
             session,
             message,
-            stage: Stage::Sent,
+            stage: PromptStage::Sent,
             began_work: false,
             is_cancelled: false,
             usage: Usage::default(),
@@ -187,7 +187,7 @@ impl Sessions {
                 self.interrupt();
                 continue;
             }
-            if prompt.stage == Stage::Sent {
+            if prompt.stage == PromptStage::Sent {
                 self.cancelled.push(prompt.message);
             }
             self.push(stopped(&prompt, StopReason::Cancelled));
@@ -298,7 +298,10 @@ impl Sessions {
             self.open.clear();
         }
         if let Some(usage) = usage_of(event) {
-            let read = self.prompts.iter_mut().filter(|it| it.stage != Stage::Sent);
+            let read = self
+                .prompts
+                .iter_mut()
+                .filter(|it| it.stage != PromptStage::Sent);
             read.for_each(|prompt| prompt.usage += usage);
         }
         // A subagent answers its member alone.
@@ -317,8 +320,8 @@ impl Sessions {
                 Some(Cut::Refusal) => StopReason::Refusal,
             };
             let read = self.prompts.iter_mut();
-            let read = read.filter(|prompt| prompt.stage == Stage::Read);
-            read.for_each(|prompt| prompt.stage = Stage::Seen);
+            let read = read.filter(|prompt| prompt.stage == PromptStage::Read);
+            read.for_each(|prompt| prompt.stage = PromptStage::Seen);
         }
         for update in self.reader.entry(event) {
             self.stream(&update);
@@ -347,9 +350,9 @@ impl Sessions {
             let own = self
                 .prompts
                 .iter_mut()
-                .find(|prompt| prompt.stage == Stage::Sent && Some(prompt.message) == id);
+                .find(|prompt| prompt.stage == PromptStage::Sent && Some(prompt.message) == id);
             if let Some(prompt) = own {
-                prompt.stage = Stage::Read;
+                prompt.stage = PromptStage::Read;
                 prompt.began_work = is_begin;
                 sessions.insert(prompt.session.to_string());
                 self.reader.prompted();
@@ -367,7 +370,7 @@ impl Sessions {
         }
         if !others.is_empty() || sessions.len() > 1 {
             let read = self.prompts.iter_mut();
-            let read = read.filter(|prompt| prompt.stage == Stage::Read);
+            let read = read.filter(|prompt| prompt.stage == PromptStage::Read);
             read.for_each(|prompt| prompt.began_work = false);
         }
         let others = Event::Messages { messages: others };
@@ -381,10 +384,10 @@ impl Sessions {
         self.interruption = Interruption::None;
         for prompt in take(&mut self.prompts) {
             let is_over = match prompt.stage {
-                Stage::Sent => false,
+                PromptStage::Sent => false,
                 // The next piece of work is about it, if there is one.
-                Stage::Read => !goes_on,
-                Stage::Seen => true,
+                PromptStage::Read => !goes_on,
+                PromptStage::Seen => true,
             };
             if !is_over {
                 if prompt.is_cancelled {
@@ -414,7 +417,7 @@ impl Sessions {
             return;
         }
         for prompt in take(&mut self.prompts) {
-            if prompt.stage == Stage::Seen {
+            if prompt.stage == PromptStage::Seen {
                 self.push(stopped(&prompt, self.stop));
             } else {
                 self.prompts.push(prompt);
@@ -444,7 +447,7 @@ impl Sessions {
     fn stream(&mut self, update: &SessionUpdate) {
         let mut sessions = Vec::<SessionId>::new();
         for prompt in &self.prompts {
-            if prompt.stage != Stage::Sent && !sessions.contains(&prompt.session) {
+            if prompt.stage != PromptStage::Sent && !sessions.contains(&prompt.session) {
                 sessions.push(prompt.session.clone());
             }
         }
@@ -481,7 +484,7 @@ fn of_conversation(entries: &[Entry], number: u32) -> &[Entry] {
 }
 
 /// Returns the answer to a prompt whose work has ended.
-fn stopped(prompt: &Prompt, stop: StopReason) -> String {
+fn stopped(prompt: &SentPrompt, stop: StopReason) -> String {
     let answer = PromptResponse::new(stop).usage(reported(prompt.usage));
     frames::response(&prompt.id, &answer)
 }

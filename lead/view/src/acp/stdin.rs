@@ -13,7 +13,7 @@ pub(super) const LONGEST: u64 = 16 << 20;
 const ROOM: usize = 16;
 
 /// A line of stdin.
-pub(super) enum Line {
+pub(super) enum InputLine {
     Whole(Vec<u8>),
     /// More than [`LONGEST`] bytes; `id`: of the request that it is, if its beginning tells.
     TooLong {
@@ -22,7 +22,7 @@ pub(super) enum Line {
 }
 
 /// Reads stdin in a thread of its own, since that blocks. The channel closes at the end.
-pub(super) fn lines_of_stdin() -> mpsc::Receiver<io::Result<Line>> {
+pub(super) fn lines_of_stdin() -> mpsc::Receiver<io::Result<InputLine>> {
     let (send, receive) = mpsc::channel(ROOM);
     std::thread::spawn(move || {
         let mut stdin = io::stdin().lock();
@@ -40,18 +40,18 @@ pub(super) fn lines_of_stdin() -> mpsc::Receiver<io::Result<Line>> {
     receive
 }
 
-fn next_line(input: &mut impl BufRead) -> io::Result<Option<Line>> {
+fn next_line(input: &mut impl BufRead) -> io::Result<Option<InputLine>> {
     let mut bytes = Vec::new();
     input.take(LONGEST + 1).read_until(b'\n', &mut bytes)?;
     if bytes.is_empty() {
         return Ok(None);
     }
     if bytes.len() as u64 <= LONGEST {
-        return Ok(Some(Line::Whole(bytes)));
+        return Ok(Some(InputLine::Whole(bytes)));
     }
     input.skip_until(b'\n')?;
     let id = frames::id_at_beginning(&bytes);
-    Ok(Some(Line::TooLong { id }))
+    Ok(Some(InputLine::TooLong { id }))
 }
 
 #[cfg(test)]
@@ -64,8 +64,8 @@ mod tests {
         let text = format!("one\n{{\"id\": 7, \"params\": \"{long}\ntwo");
         let mut input = text.as_bytes();
         let mut next = || match next_line(&mut input).unwrap() {
-            Some(Line::Whole(bytes)) => String::from_utf8(bytes).unwrap(),
-            Some(Line::TooLong { id }) => format!("{id} is too long"),
+            Some(InputLine::Whole(bytes)) => String::from_utf8(bytes).unwrap(),
+            Some(InputLine::TooLong { id }) => format!("{id} is too long"),
             None => "the end".to_owned(),
         };
         assert_eq!(next(), "one\n");

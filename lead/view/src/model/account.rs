@@ -13,7 +13,7 @@ use super::past::{Past, Stand, TimeSpan};
 
 /// What a member or a task took.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Share {
+pub struct CostShare {
     /// How many answers the model gave.
     pub turns: u32,
     /// By model.
@@ -32,15 +32,15 @@ pub struct CostAccount<'p> {
     held: BTreeMap<&'p Name, Vec<(TaskId, TimeSpan)>>,
     now: f64,
     /// What each member has cost.
-    pub members: BTreeMap<Name, Share>,
+    pub members: BTreeMap<Name, CostShare>,
     /// What each task has cost.
-    pub tasks: BTreeMap<TaskId, Share>,
+    pub tasks: BTreeMap<TaskId, CostShare>,
 }
 
 impl<'p> CostAccount<'p> {
     /// Begins with the times of the tasks.
     pub fn new(past: &'p Past, now: f64) -> Self {
-        let mut tasks: BTreeMap<TaskId, Share> = BTreeMap::new();
+        let mut tasks: BTreeMap<TaskId, CostShare> = BTreeMap::new();
         for (id, task) in &past.tasks {
             let share = tasks.entry(*id).or_default();
             for (stand, (from, to)) in &task.spans {
@@ -99,7 +99,7 @@ impl<'p> CostAccount<'p> {
     }
 }
 
-impl Share {
+impl CostShare {
     fn add(&mut self, model: &str, spent: &SpentUsage) {
         self.turns = self.turns.saturating_add(spent.turns);
         let model = spent.model.as_deref().unwrap_or(model);

@@ -22,7 +22,7 @@ mod steps;
 mod team;
 mod timeline;
 
-pub use account::{CostAccount, Share};
+pub use account::{CostAccount, CostShare};
 pub(crate) use conversation::{FollowedConversation, ImagePlace, Placed, PlacedCall};
 pub(crate) use entries::{EntryReader, NewEntries};
 pub use facts::member_facts;

@@ -193,7 +193,7 @@ impl Changes {
     /// an author must not choose what is folded in the review of its own work.
     pub fn parse(diff: &str, attributes: &str) -> Self {
         let generated = generated(attributes);
-        let mut reader = Reader::default();
+        let mut reader = DiffReader::default();
         for line in diff.split('\n') {
             reader.line(line);
         }
@@ -245,7 +245,7 @@ fn generated(attributes: &str) -> GlobSet {
 
 /// What is read so far.
 #[derive(Default)]
-struct Reader {
+struct DiffReader {
     changes: Changes,
     /// How many lines of each side are missing in the hunk, and their next numbers.
     old: HunkSide,
@@ -267,7 +267,7 @@ impl HunkSide {
     }
 }
 
-impl Reader {
+impl DiffReader {
     fn line(&mut self, line: &str) {
         if (self.old.left > 0 || self.new.left > 0) && self.hunk_line(line) {
             return;

@@ -14,7 +14,7 @@ use teamd_client::print::table::width;
 use super::changes::{DiffLine, LineKind, shown};
 use super::colours::Coloured;
 use super::print::{file_line, head};
-use super::rows::{LinePlace, Row, Shape, pieces};
+use super::rows::{LinePlace, Row, RowShape, pieces};
 use super::screen::{Heading, ReviewScreen, ShownChanges, Typing, WIDE};
 use crate::terminal::{HELP_HINT, Hint, TypedRows, headed, inset, keys_row, row, rule, wrapped};
 
@@ -111,7 +111,7 @@ impl ReviewScreen {
         } else {
             columns.saturating_sub(2 * NUMBER + 4)
         };
-        let shape = Shape {
+        let shape = RowShape {
             room,
             is_split,
             heads: head.len(),
@@ -201,7 +201,7 @@ impl ReviewScreen {
 }
 
 impl ShownChanges {
-    fn line_of(&mut self, row: Row, shape: Shape, columns: usize) -> Line<'static> {
+    fn line_of(&mut self, row: Row, shape: RowShape, columns: usize) -> Line<'static> {
         match row {
             Row::File(file) => {
                 let changed = &self.changes.files[file];
@@ -243,7 +243,7 @@ impl ShownChanges {
         &mut self,
         at: LinePlace,
         part: usize,
-        shape: Shape,
+        shape: RowShape,
         side: Option<bool>,
     ) -> Vec<Span<'static>> {
         let file = &self.changes.files[at.file];

@@ -117,7 +117,7 @@ impl Reviewed {
             return Ok(());
         };
         let repository = repository(dir)?;
-        let git = Git { repository };
+        let git = GitReader { repository };
         let base = git.base(&commit)?;
         let attributes = git.attributes(&base)?;
         self.changes = Changes::parse(&git.diff(&base, &commit)?, &attributes);
@@ -321,11 +321,11 @@ fn repository(dir: &TeamDir) -> Result<PathBuf, CommandError> {
 }
 
 /// The team repository, to be read.
-struct Git {
+struct GitReader {
     repository: PathBuf,
 }
 
-impl Git {
+impl GitReader {
     fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         let mut command = git_command(&self.repository);
         command

@@ -30,14 +30,14 @@ pub(super) enum Row {
 
 /// The numbers of what must be on the screen before it is approved.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct SeenRows {
     /// The first number of each file, and of each of its hunks.
     files: Vec<(usize, Vec<usize>)>,
     heads: usize,
     seen: Vec<bool>,
 }
 
-impl Seen {
+impl SeenRows {
     pub(super) fn new(changes: &Changes, heads: usize) -> Self {
         let mut next = heads;
         let mut files = Vec::with_capacity(changes.files.len());
@@ -119,7 +119,7 @@ impl Seen {
 
 /// How rows are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct RowShape {
     /// The columns of the text of a line.
     pub(super) room: usize,
     pub(super) is_split: bool,
@@ -131,7 +131,7 @@ pub(super) struct Shape {
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) rows: Vec<Row>,
-    pub(super) shape: Shape,
+    pub(super) shape: RowShape,
     /// The last part of the lines that have several, by place.
     long: std::collections::HashMap<(usize, usize, usize), usize>,
 }
@@ -141,7 +141,7 @@ impl Layout {
         changes: &Changes,
         folded: &[bool],
         comments: &[LinePlace],
-        shape: Shape,
+        shape: RowShape,
     ) -> Self {
         let mut layout = Self {
             rows: (0..shape.heads).map(Row::Head).collect(),
@@ -286,8 +286,8 @@ mod tests {
         Changes::parse(diff, "")
     }
 
-    fn shape(is_split: bool) -> Shape {
-        Shape {
+    fn shape(is_split: bool) -> RowShape {
+        RowShape {
             room: 10,
             is_split,
             heads: 2,
@@ -315,7 +315,7 @@ mod tests {
     fn what_was_not_on_the_screen_is_found_in_any_layout() {
         let changes = changes();
         let layout = laid_out(false, [false, true]);
-        let mut seen = Seen::new(&changes, 2);
+        let mut seen = SeenRows::new(&changes, 2);
         assert_eq!(seen.unseen(&layout), Some((0, 9)));
         for row in &layout.rows[..6] {
             seen.mark(*row, &layout);

@@ -11,7 +11,7 @@ use super::changes::Changes;
 use super::colours::{Colours, Sample, samples};
 use super::comments::{LineComment, feedback};
 use super::read::Reviewed;
-use super::rows::{Layout, LinePlace, Row, Seen, Shape};
+use super::rows::{Layout, LinePlace, Row, RowShape, SeenRows};
 use crate::terminal::Overlay;
 
 /// From so many columns on, two sides have room.
@@ -55,7 +55,7 @@ pub(super) struct ShownChanges {
     pub(super) colours: Colours,
     pub(super) folded: Vec<bool>,
     pub(super) layout: Option<Layout>,
-    pub(super) seen: Seen,
+    pub(super) seen: SeenRows,
     pub(super) cursor: usize,
     pub(super) top: usize,
 }
@@ -64,7 +64,7 @@ impl ShownChanges {
     fn new(changes: Changes) -> Self {
         let folded = changes.files.iter().map(|file| file.generated).collect();
         Self {
-            seen: Seen::new(&changes, 0),
+            seen: SeenRows::new(&changes, 0),
             colours: Colours::default(),
             folded,
             layout: None,
@@ -75,7 +75,7 @@ impl ShownChanges {
     }
 
     /// Lays the rows out, unless they are as they were. The cursor stays on its line.
-    pub(super) fn lay_out(&mut self, shape: Shape, comments: &[LinePlace]) {
+    pub(super) fn lay_out(&mut self, shape: RowShape, comments: &[LinePlace]) {
         if self.layout.as_ref().is_some_and(|it| it.shape == shape) {
             return;
         }

@@ -102,7 +102,7 @@ pub(super) enum Confirmation {
 
 /// What a click can be for.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Target {
+pub(super) enum ClickTarget {
     Pane(Pane),
     Member(Name),
     Request(RequestId),
@@ -149,7 +149,7 @@ pub(super) struct App {
     /// What became of what was done last.
     pub(super) notice: String,
     /// Where a click goes.
-    pub(super) targets: Vec<(Rect, Target)>,
+    pub(super) targets: Vec<(Rect, ClickTarget)>,
     /// The latest time of which the age is on the screen, in seconds since 1970.
     pub(super) youngest: Option<f64>,
 }
@@ -274,7 +274,7 @@ impl App {
     }
 
     /// Finds what was clicked.
-    pub(super) fn target(&self, column: u16, row: u16) -> Option<Target> {
+    pub(super) fn target(&self, column: u16, row: u16) -> Option<ClickTarget> {
         let at = Position::new(column, row);
         self.targets
             .iter()

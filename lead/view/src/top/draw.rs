@@ -21,7 +21,7 @@ use teamd_shared::price::Dollars;
 use teamd_shared::task::TaskId;
 use teamd_shared::transcript::Usage;
 
-use super::app::{App, Pane, Target};
+use super::app::{App, ClickTarget, Pane};
 use crate::model::{MemberRow, SeenTeam, Side, pending};
 use crate::terminal::{TypedRows, headed, inset, keys_row, row, rule, wrapped};
 
@@ -150,7 +150,7 @@ impl App {
                 Style::new().add_modifier(Modifier::DIM)
             };
             frame.render_widget(Span::styled(text, style), at);
-            self.targets.push((at, Target::Pane(pane)));
+            self.targets.push((at, ClickTarget::Pane(pane)));
             left = left.saturating_add(columns + 1).min(area.right());
         }
         let filter = if self.filter.is_empty() || self.typing.is_some() {

@@ -9,7 +9,7 @@ use crossterm::event::{
 use teamd_client::args::{Cli, Shutdown, TeamctlCommand, Teammate};
 use teamd_shared::control::TaskOrder;
 
-use super::app::{App, Confirmation, Pane, Target, TypingPurpose, Verdict, Wish};
+use super::app::{App, ClickTarget, Confirmation, Pane, TypingPurpose, Verdict, Wish};
 use crate::terminal::{HelpOf, Motion, Pager, WHEEL, help_text, motion};
 
 impl App {
@@ -95,11 +95,11 @@ impl App {
             return;
         }
         match self.target(column, row) {
-            Some(Target::Pane(pane)) => self.pane = pane,
-            Some(Target::Member(name)) => self.lists.members.select(&name),
-            Some(Target::Request(id)) => self.lists.requests.select(&id),
-            Some(Target::Task(id)) => self.lists.tasks.select(&id),
-            Some(Target::Item(key)) => {
+            Some(ClickTarget::Pane(pane)) => self.pane = pane,
+            Some(ClickTarget::Member(name)) => self.lists.members.select(&name),
+            Some(ClickTarget::Request(id)) => self.lists.requests.select(&id),
+            Some(ClickTarget::Task(id)) => self.lists.tasks.select(&id),
+            Some(ClickTarget::Item(key)) => {
                 self.lists.is_reading_back = true;
                 self.lists.items.select(&key);
             }

@@ -21,8 +21,8 @@ use teamd_shared::transcript::Usage;
 use super::guard::PageView;
 use crate::codes::ShownCodes;
 use crate::model::{
-    COLUMNS, ConversationPart, CostAccount, FeedStep, ImageFacts, Item, MemberRow, Placed,
-    PlacedCall, RequestStage, SeenTeam, Sequence, Share, SpentUsage, Stand, TaskPast, Turning,
+    COLUMNS, ConversationPart, CostAccount, CostShare, FeedStep, ImageFacts, Item, MemberRow,
+    Placed, PlacedCall, RequestStage, SeenTeam, Sequence, SpentUsage, Stand, TaskPast, Turning,
     Window, by_status, pending, rows, sort, standing, tasks_done, tasks_failed,
 };
 
@@ -314,10 +314,10 @@ impl TeamPage<'_, '_> {
         let times = || spent().map(|it| it.at);
         let from = times().reduce(f64::min).unwrap_or_default();
         let to = times().reduce(f64::max).unwrap_or_default();
-        let over = |share: Option<&Share>| {
+        let over = |share: Option<&CostShare>| {
             slots(share.into_iter().flat_map(|share| &share.spent), (from, to))
         };
-        let used = |usage: &Usage, cost: Option<Dollars>, share: Option<&Share>| {
+        let used = |usage: &Usage, cost: Option<Dollars>, share: Option<&CostShare>| {
             let [input, cached, output] = kinds(usage);
             json!({"input": input, "cached": cached, "output": output, "cost": cost.map(|cost| cost.to_string()),
                 "over": over(share)})
@@ -336,7 +336,7 @@ impl TeamPage<'_, '_> {
                 used(&member.usage, row.cost, account.members.get(&member.name)),
             )
         });
-        let mut tasks: Vec<(&TaskId, &Share)> = account
+        let mut tasks: Vec<(&TaskId, &CostShare)> = account
             .tasks
             .iter()
             .filter(|(_, share)| !share.usage().is_nothing())

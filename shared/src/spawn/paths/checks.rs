@@ -4,7 +4,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{FollowedLink, Search, usage, who};
+use super::{FollowedLink, PathSearch, usage, who};
 use crate::control::Refusal;
 use crate::name::Name;
 
@@ -72,7 +72,7 @@ fn folder_at<'f, 't>(
         .find(|folder| folder.path == path || id.is_some() && folder.id == id)
 }
 
-impl Search<'_> {
+impl PathSearch<'_> {
     /// Refuses a workspace that no confined command would find.
     pub(super) fn refuse_kernel_folders(&self, workspace: &str) -> Result<(), Refusal> {
         let path = Path::new(workspace);

@@ -23,7 +23,7 @@ use teamd_worker_core::tools::{IN_DOUBT, Outcome, TeamAction};
 use uuid::Uuid;
 
 use self::send_message::{Letter, send_message};
-use crate::connection::{Reply, Unanswered};
+use crate::connection::{DaemonReply, Unanswered};
 use crate::session::Session;
 use crate::tools::Tools;
 
@@ -84,7 +84,7 @@ impl<T: Tools> Session<T> {
     ///
     /// # Errors
     /// As [`Session::order`].
-    fn done(&self, reply: Result<Reply, Why>) -> Result<Done, String> {
+    fn done(&self, reply: Result<DaemonReply, Why>) -> Result<Done, String> {
         match reply {
             Ok(reply) => reply.map_err(|unanswered| refused(&unanswered)),
             Err(why) => Err(format!("{}; the order {IN_DOUBT}", self.broken_off(&why))),

@@ -158,8 +158,8 @@ fn names_in(root: &Path) -> Vec<String> {
 fn read_header(workspace: &Workspace, folder: &Path) -> Result<Option<Skill>, String> {
     let file = match open(workspace, folder, SKILL) {
         Ok((file, _)) => file,
-        Err(Refusal::Missing) => return Ok(None),
-        Err(Refusal::Because(why)) => return Err(why),
+        Err(Unopened::Missing) => return Ok(None),
+        Err(Unopened::Because(why)) => return Err(why),
     };
     let mut bytes = Vec::new();
     file.take(MAX_HEADER)
@@ -199,8 +199,8 @@ pub(super) fn load(
     let file = file.as_deref().unwrap_or(SKILL);
     let shown = format!("{file} of the skill {name}");
     let (opened, stat) = open(workspace, folder, file).map_err(|refusal| match refusal {
-        Refusal::Missing => format!("there is no {shown}"),
-        Refusal::Because(why) => format!("{shown} is not read: {why}"),
+        Unopened::Missing => format!("there is no {shown}"),
+        Unopened::Because(why) => format!("{shown} is not read: {why}"),
     })?;
     let length = size(&stat);
     if length > MAX_FILE {
@@ -225,7 +225,7 @@ pub(super) fn load(
 }
 
 /// Why a file is not opened.
-enum Refusal {
+enum Unopened {
     /// It is not there.
     Missing,
     /// For this reason.
@@ -233,7 +233,7 @@ enum Refusal {
 }
 
 /// Opens a regular file of a skill.
-fn open(workspace: &Workspace, folder: &Path, file: &str) -> Result<(File, Stat), Refusal> {
+fn open(workspace: &Workspace, folder: &Path, file: &str) -> Result<(File, Stat), Unopened> {
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     let folder_fd = open_itself(folder, flags).map_err(refused)?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -241,23 +241,23 @@ fn open(workspace: &Workspace, folder: &Path, file: &str) -> Result<(File, Stat)
     let opened = openat2(&folder_fd, file, flags, Mode::empty(), RESOLVE).map_err(refused)?;
     let stat = fstat(&opened).map_err(refused)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(Refusal::Because("it is not a regular file".to_owned()));
+        return Err(Unopened::Because("it is not a regular file".to_owned()));
     }
     if !folder.starts_with(workspace.path()) {
         return Ok((File::from(opened), stat));
     }
-    let at = path_of(&opened).map_err(|error| Refusal::Because(error.to_string()))?;
+    let at = path_of(&opened).map_err(|error| Unopened::Because(error.to_string()))?;
     workspace
         .open_file(&at.to_string_lossy())
-        .map_err(Refusal::Because)
+        .map_err(Unopened::Because)
 }
 
-fn refused(errno: Errno) -> Refusal {
+fn refused(errno: Errno) -> Unopened {
     match errno {
-        Errno::NOENT | Errno::NOTDIR => Refusal::Missing,
-        Errno::XDEV => Refusal::Because("it leads out of its folder".to_owned()),
-        Errno::LOOP => Refusal::Because("its folder is reached by a link".to_owned()),
-        errno => Refusal::Because(errno.to_string()),
+        Errno::NOENT | Errno::NOTDIR => Unopened::Missing,
+        Errno::XDEV => Unopened::Because("it leads out of its folder".to_owned()),
+        Errno::LOOP => Unopened::Because("its folder is reached by a link".to_owned()),
+        errno => Unopened::Because(errno.to_string()),
     }
 }
 

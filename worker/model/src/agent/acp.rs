@@ -92,7 +92,7 @@ impl Turn {
 
 /// The requests whose answers are awaited.
 #[derive(Debug, Default)]
-struct Requests {
+struct OpenRequests {
     /// The number of the last one.
     last: u64,
     awaited: HashMap<u64, Awaited>,
@@ -100,7 +100,7 @@ struct Requests {
 
 /// The session.
 #[derive(Debug, Default)]
-struct Session {
+struct AcpSession {
     /// What the agent calls it. While it is being resumed, it is not ready.
     id: Option<SessionId>,
     is_ready: bool,
@@ -113,7 +113,7 @@ struct Session {
 
 /// What the agent shows of its turn.
 #[derive(Debug, Default)]
-struct Shown {
+struct ShownCalls {
     /// Calls of its own tools that are not told yet: what they are given is not known.
     announced: BTreeMap<String, ToolCall>,
     /// Those without an outcome.
@@ -145,12 +145,12 @@ pub(crate) struct Acp {
     token: String,
     workspace: PathBuf,
     gateway: String,
-    requests: Requests,
-    session: Session,
+    requests: OpenRequests,
+    session: AcpSession,
     /// Messages that wait for the session, or for the end of the turn.
     waiting: Vec<(Uuid, String)>,
     turn: Option<Turn>,
-    shown: Shown,
+    shown: ShownCalls,
     plans: Plans,
     record: String,
     output: Vec<AgentOutput>,
@@ -173,11 +173,11 @@ impl Acp {
             token: endpoint::new_token(),
             workspace: PathBuf::new(),
             gateway: String::new(),
-            requests: Requests::default(),
-            session: Session::default(),
+            requests: OpenRequests::default(),
+            session: AcpSession::default(),
             waiting: Vec::new(),
             turn: None,
-            shown: Shown::default(),
+            shown: ShownCalls::default(),
             plans: Plans::default(),
             record: String::new(),
             output: Vec::new(),
@@ -357,7 +357,7 @@ impl Acp {
     fn prompt_answered(&mut self, result: &Value, error: Option<String>) -> String {
         self.flush_text();
         self.end_running("[runs on in the background]");
-        self.shown = Shown::default();
+        self.shown = ShownCalls::default();
         let Some(mut turn) = self.turn.take() else {
             return String::new();
         };

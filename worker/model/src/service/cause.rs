@@ -8,7 +8,7 @@ pub(super) const RESTART: &str = "end the teammate and run `teamctl spawn NAME -
 
 /// Why a service gave no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(super) enum NoAnswer {
     /// The account has no money left: waiting does not help.
     Credit,
     /// The conversation does not fit into the model.
@@ -83,7 +83,7 @@ pub(super) const NO_ANSWER: &str =
 /// What the user can do about that.
 pub(super) const LATER: &str = "send the message again, later";
 
-impl Cause {
+impl NoAnswer {
     /// Finds the cause of a failure.
     pub(super) fn of(failure: &Failure) -> Self {
         match failure.kind {
@@ -193,9 +193,9 @@ impl Failure {
     /// Returns whether the same request may be answered later. What a service says about that
     /// counts more than its status.
     pub(super) fn is_temporary(&self) -> bool {
-        let cause = Cause::of(self);
+        let cause = NoAnswer::of(self);
         match (self.should_retry, self.kind) {
-            _ if matches!(cause, Cause::Credit | Cause::TooLong) => false,
+            _ if matches!(cause, NoAnswer::Credit | NoAnswer::TooLong) => false,
             (Some(should_retry), FailureKind::Status(_)) => should_retry,
             _ => cause.explanation().may_pass,
         }
@@ -213,7 +213,7 @@ impl Failure {
             ("status", &status),
             ("detail", &self.detail),
         ];
-        fill(Cause::of(self).explanation().brief, &values)
+        fill(NoAnswer::of(self).explanation().brief, &values)
     }
 }
 
@@ -231,10 +231,10 @@ mod tests {
     #[test]
     fn a_conversation_that_is_too_long_is_that_whatever_else_the_service_says() {
         let says = "exceeds the context window of your billing plan";
-        let cause = Cause::of(&Failure::new(FailureKind::Status(400), says));
-        assert!(matches!(cause, Cause::TooLong), "{cause:?}");
-        let cause = Cause::of(&Failure::new(FailureKind::Status(400), "see billing"));
-        assert!(matches!(cause, Cause::Credit), "{cause:?}");
+        let cause = NoAnswer::of(&Failure::new(FailureKind::Status(400), says));
+        assert!(matches!(cause, NoAnswer::TooLong), "{cause:?}");
+        let cause = NoAnswer::of(&Failure::new(FailureKind::Status(400), "see billing"));
+        assert!(matches!(cause, NoAnswer::Credit), "{cause:?}");
     }
 
     #[test]
@@ -252,7 +252,7 @@ mod tests {
             FailureKind::WrongService,
         ];
         for kind in statuses.into_iter().chain(others) {
-            let row = Cause::of(&Failure::new(kind, "")).explanation();
+            let row = NoAnswer::of(&Failure::new(kind, "")).explanation();
             let texts = [
                 (row.brief, &["host", "status", "detail"][..]),
                 (row.message, &all_names),

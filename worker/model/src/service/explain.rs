@@ -1,6 +1,6 @@
 //! Why a model gives no answer, in words that a user can act on. Pure.
 
-use super::cause::{Cause, LATER, NO_ANSWER, RESTART, fill};
+use super::cause::{LATER, NO_ANSWER, NoAnswer, RESTART, fill};
 use super::failure::Failure;
 use super::setting_errors::{base_variable, missing_key};
 use super::settings::ServiceSettings;
@@ -21,10 +21,10 @@ pub(super) fn no_answer(settings: &ServiceSettings, attempts: u32, last: &str) -
 
 /// Explains the last failure after so many attempts.
 pub(super) fn explain(failure: &Failure, settings: &ServiceSettings, attempts: u32) -> ModelError {
-    let cause = Cause::of(failure);
+    let cause = NoAnswer::of(failure);
     let key = match &settings.key {
         Some(key) => key.variable(),
-        None if cause == Cause::Key => return missing_key(settings.provider),
+        None if cause == NoAnswer::Key => return missing_key(settings.provider),
         None => "",
     };
     let model = if settings.model.is_empty() {
@@ -45,8 +45,8 @@ pub(super) fn explain(failure: &Failure, settings: &ServiceSettings, attempts: u
     let row = cause.explanation();
     let message = fill(row.message, &values);
     match cause {
-        Cause::TooLong => ModelError::TooLong(message),
-        Cause::Request => ModelError::Refused(message),
+        NoAnswer::TooLong => ModelError::TooLong(message),
+        NoAnswer::Request => ModelError::Refused(message),
         _ if failure.is_temporary() && failure.is_overload() => ModelError::Overloaded {
             message,
             hint: fill(row.hint, &values),

@@ -14,7 +14,7 @@ use teamd_shared::installed::FetchedPackage;
 use crate::commands::install::install_and_report;
 
 /// An agent that is to be installed.
-struct AgentOrder {
+struct AgentInstall {
     name: String,
     /// Its command, which begins with a launcher.
     command: Vec<String>,
@@ -43,7 +43,7 @@ pub(super) fn run(context: &Context, args: &InstallArgs) -> CommandResult {
 }
 
 /// Finds an agent of `team.toml`, else one that needs no table there.
-fn defined(context: &Context, id: &str) -> Result<AgentOrder, CommandError> {
+fn defined(context: &Context, id: &str) -> Result<AgentInstall, CommandError> {
     let file = context.team_file()?;
     if let Some(agent) = file.agents.get(id) {
         // To install it runs what the file names, as the user.
@@ -51,7 +51,7 @@ fn defined(context: &Context, id: &str) -> Result<AgentOrder, CommandError> {
         if untrusted.contains(&agent.trust_key(id)) {
             context.ask_for_trust()?;
         }
-        return Ok(AgentOrder {
+        return Ok(AgentInstall {
             name: id.to_owned(),
             command: agent.command.clone(),
             variables: BTreeMap::new(),
@@ -72,7 +72,7 @@ fn defined(context: &Context, id: &str) -> Result<AgentOrder, CommandError> {
         version: Some(version.to_owned()),
         ..package
     };
-    Ok(AgentOrder {
+    Ok(AgentInstall {
         name: name.to_owned(),
         command: ["npx".to_owned(), "-y".to_owned(), package.spec()].into(),
         variables: BTreeMap::new(),
@@ -81,11 +81,11 @@ fn defined(context: &Context, id: &str) -> Result<AgentOrder, CommandError> {
 }
 
 /// Finds an agent in a file of the ACP registry.
-fn listed(context: &Context, file: &Path, id: &str) -> Result<AgentOrder, CommandError> {
+fn listed(context: &Context, file: &Path, id: &str) -> Result<AgentInstall, CommandError> {
     let ListedAgent { command, variables } = listed_agent(file, id)?;
     let of_team = context.team_file()?.agents.get(id);
     let is_defined = of_team.is_some_and(|agent| agent.command == command);
-    Ok(AgentOrder {
+    Ok(AgentInstall {
         name: id.to_owned(),
         command,
         variables,
@@ -94,7 +94,7 @@ fn listed(context: &Context, file: &Path, id: &str) -> Result<AgentOrder, Comman
 }
 
 /// Tells a person what makes an agent of the registry one of the team.
-fn tell_definition(context: &Context, order: &AgentOrder) {
+fn tell_definition(context: &Context, order: &AgentInstall) {
     let words: Vec<String> = order.command.iter().map(|word| quoted(word)).collect();
     context
         .out

@@ -48,7 +48,7 @@ pub(super) fn answer(
     let (result, cursor) = match parse(name, input) {
         Ok(ParsedCall { call, cursor }) => {
             let cursor = cursor.unwrap_or_else(|| session.began_at());
-            let caller = Caller { context, session };
+            let caller = ToolCaller { context, session };
             (caller.perform(call, cursor), cursor)
         }
         Err(why) => (Err(why), session.began_at()),
@@ -89,12 +89,12 @@ fn explained(error: &CommandError) -> String {
 }
 
 /// Who carries out a call.
-struct Caller<'a> {
+struct ToolCaller<'a> {
     context: &'a Context,
     session: &'a LeadSession,
 }
 
-impl Caller<'_> {
+impl ToolCaller<'_> {
     /// Carries out a call.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 const MOST: usize = 60_000;
 
 /// What came after a cursor.
-pub(crate) struct Events {
+pub(crate) struct EventPage {
     /// As the lead reads it; the last line has the next cursor.
     pub(crate) text: String,
     /// Whether there is anything.
@@ -29,7 +29,7 @@ pub(crate) struct Events {
 ///
 /// # Errors
 /// If the cursor is none, or the inbox cannot be read.
-pub(crate) fn since(dir: &TeamDir, cursor: u64) -> Result<Events, CommandError> {
+pub(crate) fn since(dir: &TeamDir, cursor: u64) -> Result<EventPage, CommandError> {
     let mail = read(dir, cursor)?;
     let mut lines = Vec::new();
     if mail.was_replaced {
@@ -58,7 +58,7 @@ pub(crate) fn since(dir: &TeamDir, cursor: u64) -> Result<Events, CommandError> 
         next = mail.end;
     }
     lines.push(format!("cursor: {next}"));
-    Ok(Events {
+    Ok(EventPage {
         text: lines.join("\n"),
         has_any,
         next,

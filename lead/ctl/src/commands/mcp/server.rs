@@ -37,18 +37,18 @@ pub(super) struct ToolCall {
 
 /// The server.
 #[derive(Debug, Clone)]
-pub(super) struct Server {
+pub(super) struct LeadServer {
     calls: mpsc::Sender<ToolCall>,
 }
 
-impl Server {
+impl LeadServer {
     /// Makes a server that hands calls on.
     pub(super) fn new(calls: mpsc::Sender<ToolCall>) -> Self {
         Self { calls }
     }
 }
 
-impl ServerHandler for Server {
+impl ServerHandler for LeadServer {
     fn get_info(&self) -> ServerConfig {
         let version = env!("CARGO_PKG_VERSION");
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())

@@ -41,7 +41,7 @@ pub(super) struct ParsedCall {
 
 /// What a tool does to the team and the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Effect {
+enum ToolEffect {
     /// It changes nothing.
     Reads,
     /// It adds something, and changes nothing that is there.
@@ -54,7 +54,7 @@ enum Effect {
     Starts,
 }
 
-impl Effect {
+impl ToolEffect {
     fn annotations(self) -> ToolAnnotations {
         ToolAnnotations::new()
             .read_only(self == Self::Reads)
@@ -64,18 +64,18 @@ impl Effect {
     }
 }
 
-type Parse = Box<dyn Fn(&Value) -> Result<LeadCall, String> + Send + Sync>;
+type ParseInput = Box<dyn Fn(&Value) -> Result<LeadCall, String> + Send + Sync>;
 
 struct LeadTool {
     name: &'static str,
-    effect: Effect,
+    effect: ToolEffect,
     describe: fn(&'static str) -> ToolText,
-    parse: Parse,
+    parse: ParseInput,
 }
 
 fn tool<T: DeserializeOwned + JsonSchema + 'static>(
     name: &'static str,
-    effect: Effect,
+    effect: ToolEffect,
     call: fn(T) -> LeadCall,
 ) -> LeadTool {
     LeadTool {
@@ -87,7 +87,7 @@ fn tool<T: DeserializeOwned + JsonSchema + 'static>(
 }
 
 static TABLE: LazyLock<[LeadTool; 13]> = LazyLock::new(|| {
-    use Effect::{Adds, Changes, ChangesOnce, Reads, Starts};
+    use ToolEffect::{Adds, Changes, ChangesOnce, Reads, Starts};
     [
         tool("team_status", Reads, |TeamStatus {}| LeadCall::Status),
         tool("spawn_teammate", Starts, |spawn| {

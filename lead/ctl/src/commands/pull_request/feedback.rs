@@ -26,9 +26,9 @@ pub(super) struct PullRequest {
     #[serde(default)]
     commits: Vec<Commit>,
     #[serde(default)]
-    comments: Vec<Comment>,
+    comments: Vec<PullRequestComment>,
     #[serde(default)]
-    status_check_rollup: Vec<Check>,
+    status_check_rollup: Vec<CheckRun>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -39,10 +39,10 @@ struct Commit {
 /// A comment below the pull request.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Comment {
+struct PullRequestComment {
     id: String,
     #[serde(default)]
-    author: Option<Author>,
+    author: Option<Account>,
     author_association: String,
     body: String,
     #[serde(default)]
@@ -53,7 +53,7 @@ struct Comment {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
-struct Check {
+struct CheckRun {
     /// Of a run.
     name: Option<String>,
     workflow_name: Option<String>,
@@ -68,10 +68,10 @@ struct Check {
 
 /// A review, as the API of GitHub has it.
 #[derive(Debug, Deserialize)]
-pub(super) struct Review {
+pub(super) struct PullRequestReview {
     id: u64,
     #[serde(default)]
-    user: Option<Author>,
+    user: Option<Account>,
     author_association: String,
     #[serde(default)]
     body: Option<String>,
@@ -80,7 +80,7 @@ pub(super) struct Review {
 
 /// A comment on a line, which belongs to a review.
 #[derive(Debug, Deserialize)]
-pub(super) struct LineComment {
+pub(super) struct ReviewLine {
     #[serde(default)]
     pull_request_review_id: Option<u64>,
     author_association: String,
@@ -94,7 +94,7 @@ pub(super) struct LineComment {
 
 /// An account; of one that was deleted, there is none.
 #[derive(Debug, Deserialize)]
-struct Author {
+struct Account {
     login: String,
 }
 
@@ -124,8 +124,8 @@ impl PullRequest {
 pub(super) fn feedback(
     source: &str,
     pull_request: &PullRequest,
-    reviews: &[Review],
-    lines: &[LineComment],
+    reviews: &[PullRequestReview],
+    lines: &[ReviewLine],
 ) -> Vec<Feedback> {
     let mut all = Vec::new();
     all.extend(failed(source, pull_request));
@@ -149,10 +149,10 @@ pub(super) fn feedback(
 
 fn failed(source: &str, pull_request: &PullRequest) -> Option<Feedback> {
     let checks = &pull_request.status_check_rollup;
-    if checks.iter().any(Check::runs) || !is_plain(&pull_request.head_ref_oid) {
+    if checks.iter().any(CheckRun::runs) || !is_plain(&pull_request.head_ref_oid) {
         return None;
     }
-    let failed: Vec<String> = checks.iter().filter_map(Check::failure).collect();
+    let failed: Vec<String> = checks.iter().filter_map(CheckRun::failure).collect();
     (!failed.is_empty()).then(|| Feedback {
         source: format!("{source}/red/{}", pull_request.head_ref_oid),
         what: format!("failed checks of {source}"),
@@ -160,7 +160,7 @@ fn failed(source: &str, pull_request: &PullRequest) -> Option<Feedback> {
     })
 }
 
-impl Check {
+impl CheckRun {
     fn runs(&self) -> bool {
         self.status
             .as_ref()
@@ -184,7 +184,7 @@ impl Check {
 }
 
 /// Makes one of a review and its comments on lines. An approval asks for nothing.
-fn of_review(source: &str, review: &Review, lines: &[LineComment]) -> Option<Feedback> {
+fn of_review(source: &str, review: &PullRequestReview, lines: &[ReviewLine]) -> Option<Feedback> {
     let asks = matches!(review.state.as_str(), "CHANGES_REQUESTED" | "COMMENTED");
     if !asks || !is_maintainer(&review.author_association) {
         return None;
@@ -217,7 +217,7 @@ fn is_plain(id: &str) -> bool {
     !id.is_empty() && id.len() <= 100 && id.bytes().all(is_of_word)
 }
 
-fn login(author: &Option<Author>) -> String {
+fn login(author: &Option<Account>) -> String {
     let login = author.as_ref().map_or("ghost", |it| &it.login);
     escape::line(login).chars().take(40).collect()
 }
@@ -300,7 +300,7 @@ mod tests {
             hidden
         ]);
         let review = |id: u64, who: &str, state: &str, body: &str| json!({"id": id, "user": null, "author_association": who, "state": state, "body": body});
-        let reviews: Vec<Review> = serde_json::from_value(json!([
+        let reviews: Vec<PullRequestReview> = serde_json::from_value(json!([
             review(1, "MEMBER", "CHANGES_REQUESTED", "no"),
             review(2, "MEMBER", "APPROVED", "good"),
             review(3, "NONE", "COMMENTED", "spam"),
@@ -308,7 +308,7 @@ mod tests {
             review(5, "OWNER", "COMMENTED", "")
         ]))
         .unwrap();
-        let lines: Vec<LineComment> = serde_json::from_value(json!([
+        let lines: Vec<ReviewLine> = serde_json::from_value(json!([
             {"pull_request_review_id": 4, "author_association": "OWNER", "path": "a.rs", "line": 3, "body": "here"},
             {"pull_request_review_id": 4, "author_association": "NONE", "path": "a.rs", "line": 4, "body": "spam"}
         ]))

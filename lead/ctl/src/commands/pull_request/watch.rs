@@ -19,7 +19,7 @@ use teamd_shared::journal::Team;
 use teamd_shared::task::{Task, TaskId};
 use teamd_shared::team_dir::TeamDir;
 
-use super::feedback::{Feedback, LineComment, PullRequest, Review, feedback};
+use super::feedback::{Feedback, PullRequest, PullRequestReview, ReviewLine, feedback};
 use super::work::merged;
 use crate::github::{Gh, Reference, Repository, source_of};
 
@@ -122,8 +122,8 @@ impl Watched<'_> {
         let api = format!("repos/{}/pulls/{}", self.repository, self.number);
         let reviews = format!("{api}/reviews?per_page=100");
         let comments = format!("{api}/comments?per_page=100");
-        let reviews: Vec<Review> = gh.pages(&["api", "--paginate", &reviews]).await?;
-        let comments: Vec<LineComment> = gh.pages(&["api", "--paginate", &comments]).await?;
+        let reviews: Vec<PullRequestReview> = gh.pages(&["api", "--paginate", &reviews]).await?;
+        let comments: Vec<ReviewLine> = gh.pages(&["api", "--paginate", &comments]).await?;
         let all = feedback(&source, &pull_request, &reviews, &comments);
         self.make(&team, (&source, last), all).await?;
         Ok(false)

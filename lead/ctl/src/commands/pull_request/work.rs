@@ -15,7 +15,7 @@ use super::repository::UserRepository;
 use super::target::Target;
 
 /// What is pushed.
-pub(super) struct Work {
+pub(super) struct PullRequestWork {
     pub(super) commit: String,
     /// The tasks that it brings in, with their trees.
     pub(super) tasks: Vec<Integrated>,
@@ -29,7 +29,7 @@ pub(super) struct Integrated {
     pub(super) tree: String,
 }
 
-impl Work {
+impl PullRequestWork {
     /// Returns the numbers of the tasks.
     pub(super) fn ids(&self) -> Vec<TaskId> {
         self.tasks.iter().map(|it| it.task.id).collect()
@@ -42,7 +42,7 @@ pub(super) async fn work(
     git: &UserRepository,
     (dir, team): (&TeamDir, &Team),
     target: &Target,
-) -> Result<Option<Work>, CommandError> {
+) -> Result<Option<PullRequestWork>, CommandError> {
     let mut integrated: Vec<Task> = tasks::all(dir, team)?
         .into_iter()
         .filter(|task| task.status == TaskStatus::Completed && merged(task).is_some())
@@ -101,7 +101,7 @@ pub(super) async fn work(
     let prefix = git.ask(&["rev-parse", "--show-prefix"]).await?;
     let prefix = Path::new(prefix.trim_end_matches('/'));
     let touched = ci::touched(&changed, (prefix, &team.work.protect))?;
-    Ok(Some(Work {
+    Ok(Some(PullRequestWork {
         commit,
         tasks,
         touched,

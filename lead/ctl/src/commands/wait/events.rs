@@ -15,7 +15,7 @@ use teamd_shared::control::{Command, ConnectedLead, Done};
 use teamd_shared::process::Identity;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use crate::commands::mcp::events::{self, Events};
+use crate::commands::mcp::events::{self, EventPage};
 
 /// Runs the command.
 pub(super) fn run(context: &Context, dir: &TeamDir, args: &Wait) -> CommandResult {
@@ -79,7 +79,7 @@ async fn own_lead(client: &mut Client) -> Result<Option<ConnectedLead>, CommandE
 }
 
 /// Waits for what comes from now on.
-async fn for_person(context: &Context, dir: &TeamDir) -> Result<Events, CommandError> {
+async fn for_person(context: &Context, dir: &TeamDir) -> Result<EventPage, CommandError> {
     let place = lead_mail::end(dir)?;
     events::until_any(context, dir, place).await?;
     events::since(dir, place)
@@ -92,7 +92,7 @@ async fn for_lead(
     dir: &TeamDir,
     mut waiting: Client,
     lead: ConnectedLead,
-) -> Result<Events, CommandError> {
+) -> Result<EventPage, CommandError> {
     let mut asking = Client::connect(dir).await?;
     let mut place = match lead.read {
         Some(place) => place,

@@ -16,14 +16,14 @@ const LONGEST: f64 = 3600.0;
 pub(crate) struct OrderWatch {
     zone: TimeZone,
     /// The last look; none: the next one is due.
-    looked: Option<Look>,
+    looked: Option<OrdersLook>,
     /// When the timer ends, since the daemon began.
     wakes_at: Option<Duration>,
 }
 
 /// A look at the orders.
 #[derive(Debug)]
-struct Look {
+struct OrdersLook {
     /// What the journal had said about them.
     changed: u64,
     /// When. Seconds since 1970.
@@ -68,7 +68,7 @@ impl OrderWatch {
         if is_due {
             let next = team.orders.values();
             let next = next.filter_map(|state| state.next(now.wall, &self.zone));
-            self.looked = Some(Look {
+            self.looked = Some(OrdersLook {
                 changed: team.orders_changed,
                 at: now.wall,
                 next: next.min_by(f64::total_cmp),

@@ -11,7 +11,7 @@ use teamd_client::print::{clock, escape};
 use super::{TopScene, mark, say, with_detail};
 use crate::model::{FeedStep, Item, RequestStage, line_and_more};
 use crate::terminal::{cell, headed, inset, page, row};
-use crate::top::app::{App, Pane, Target};
+use crate::top::app::{App, ClickTarget, Pane};
 
 /// The columns of sender and receiver.
 const PARTIES: usize = 20;
@@ -70,7 +70,7 @@ impl App {
             let is_selected =
                 self.pane == Pane::Feed && self.lists.items.selected() == Some(&item.key);
             frame.render_widget(row(&entry(item, is_selected, area.width.into())), line);
-            self.targets.push((line, Target::Item(item.key)));
+            self.targets.push((line, ClickTarget::Item(item.key)));
         }
     }
 

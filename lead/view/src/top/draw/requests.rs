@@ -12,7 +12,7 @@ use teamd_shared::request::{Answerer, Request};
 use super::{LOW, TopScene, beside, mark, say, with_below};
 use crate::model::pending;
 use crate::terminal::{cell, headed, inset, page, row, rule, source, title};
-use crate::top::app::{App, Target};
+use crate::top::app::{App, ClickTarget};
 use crate::top::request_text::RequestOnScreen;
 
 /// The most columns that a name has.
@@ -106,7 +106,7 @@ impl App {
                 line,
             );
             self.targets
-                .push((line, Target::Request(request.request_id.clone())));
+                .push((line, ClickTarget::Request(request.request_id.clone())));
         }
     }
 

@@ -12,7 +12,7 @@ use teamd_shared::task::Task;
 use super::{HIGH, LARGE, TopScene, WIDE, mark, say, sides, with_detail};
 use crate::model::{COLUMNS, standing};
 use crate::terminal::{cell, headed, inset, page, row, rule};
-use crate::top::app::{App, Target};
+use crate::top::app::{App, ClickTarget};
 
 /// The lines that a task has, where there is room for them.
 const LINES: u16 = 2;
@@ -101,7 +101,7 @@ impl App {
                         },
                     );
                 }
-                self.targets.push((place, Target::Task(task.id)));
+                self.targets.push((place, ClickTarget::Task(task.id)));
             }
         }
     }

@@ -15,7 +15,7 @@ use teamd_shared::price::Dollars;
 use super::{TopScene, WIDE, beside, glyph, mark, say};
 use crate::model::{MemberRow, SLOTS, Side};
 use crate::terminal::{cell, headed, row, rule, title};
-use crate::top::app::{App, Target};
+use crate::top::app::{App, ClickTarget};
 
 /// The heights of the bars of a sparkline.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -167,7 +167,7 @@ impl App {
                 ListLine::Row(at) => {
                     let row = &scene.rows[*at];
                     self.targets
-                        .push((place, Target::Member(row.member.name.clone())));
+                        .push((place, ClickTarget::Member(row.member.name.clone())));
                     let age = self.age(row.standing.since, scene.now);
                     let (side, memory) = (scene.look)(row.member, wide);
                     let selected = self.lists.members.selected() == Some(&row.member.name);

@@ -143,11 +143,11 @@ impl McpConnection {
 
 /// What this client is to a server: it offers nothing, and notes that the tools have changed.
 #[derive(Debug)]
-struct Client {
+struct McpClient {
     changed: watch::Sender<()>,
 }
 
-impl ClientHandler for Client {
+impl ClientHandler for McpClient {
     fn get_info(&self) -> ClientConfig {
         let own = Implementation::new("teamd", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(ClientCapabilities::default(), own)
@@ -260,7 +260,7 @@ pub(super) const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// A connection whose handshake is made.
 struct Begun {
-    service: RunningService<RoleClient, Client>,
+    service: RunningService<RoleClient, McpClient>,
     changes: watch::Receiver<()>,
 }
 
@@ -283,7 +283,7 @@ where
     E: Error + Send + Sync + 'static,
 {
     let (changed, changes) = watch::channel(());
-    let client = Client { changed };
+    let client = McpClient { changed };
     match timeout(within, client.serve_with_lifecycle(transport, lifecycle)).await {
         Ok(Ok(service)) => Ok(Begun { service, changes }),
         Ok(Err(ClientInitializeError::ConnectionClosed(_))) => {

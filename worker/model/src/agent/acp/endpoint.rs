@@ -66,12 +66,12 @@ pub struct TeamServer {
 /// What answers the requests: those of the agent go on to the server.
 struct Endpoint {
     token: String,
-    server: StreamableHttpService<Arc<Tools>, NeverSessionManager>,
+    server: StreamableHttpService<Arc<OfferedTools>, NeverSessionManager>,
 }
 
 /// The tools that are served.
 #[derive(Debug)]
-struct Tools {
+struct OfferedTools {
     list: ListToolsResult,
     calls: mpsc::UnboundedSender<TeamCall>,
     is_listed: watch::Sender<bool>,
@@ -82,7 +82,7 @@ impl TeamServer {
     pub(super) fn new(tools: &[TeamTool], token: String) -> Self {
         let (sends, calls) = mpsc::unbounded_channel();
         let (lists, is_listed) = watch::channel(false);
-        let tools = Arc::new(Tools {
+        let tools = Arc::new(OfferedTools {
             list: mcp::list(tools),
             calls: sends,
             is_listed: lists,
@@ -152,7 +152,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-impl ServerHandler for Tools {
+impl ServerHandler for OfferedTools {
     fn get_info(&self) -> ServerConfig {
         mcp::config()
     }

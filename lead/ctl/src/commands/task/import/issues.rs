@@ -38,12 +38,12 @@ struct Issue {
     body: Option<String>,
     url: String,
     #[serde(default)]
-    author: Option<Author>,
+    author: Option<IssueAuthor>,
 }
 
 /// Who has written it; a deleted account is null.
 #[derive(Debug, Deserialize)]
-struct Author {
+struct IssueAuthor {
     login: String,
 }
 

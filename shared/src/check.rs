@@ -25,6 +25,10 @@ pub struct CheckOrder {
     pub checkout: Option<Checkout>,
     /// Seconds that they may take together.
     pub timeout: f64,
+    /// Whether nothing else is to run beside them: they failed before while the kernel killed for
+    /// memory.
+    #[serde(default)]
+    pub alone: bool,
     /// Their variables and umask.
     pub environment: Environment,
     /// How they are confined.

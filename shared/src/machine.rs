@@ -7,10 +7,12 @@ use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::amount::{parse_memory, parse_seconds, written};
 use crate::effects::KeyEffects;
 use crate::environment::Environment;
 use crate::state::StateDir;
@@ -20,6 +22,15 @@ pub use form::{Form, old_make};
 /// The most slots that can be set.
 const MOST: u32 = 1024;
 
+/// How much of the memory is kept free unless a setting says so, in percent.
+const RESERVE: u32 = 10;
+
+/// How much of it can be kept free at most, in percent.
+const MOST_RESERVE: u32 = 90;
+
+/// How long a command is held back for memory unless a setting says so, in seconds.
+const PATIENCE: u64 = 60;
+
 /// How much of the machine is used at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -27,6 +38,40 @@ pub struct MachineSettings {
     /// How many processes the builds of all teams of the user run at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<SlotCount>,
+    /// Whether commands and checks are held back while memory is short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admit: Option<Admit>,
+    /// How much memory stays free, in percent, before another command begins.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "reserve")]
+    pub reserve: Option<u32>,
+    /// How long a command is held back at most, in seconds; a check ten times as long.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "patience")]
+    pub patience: Option<u64>,
+    /// As if the machine had so much memory, in bytes, and only the commands of teammates used it.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "memory")]
+    pub memory: Option<u64>,
+}
+
+/// Whether commands and checks are held back while memory is short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Admit {
+    /// They are, while another one runs.
+    #[default]
+    Auto,
+    /// They are not.
+    Off,
+}
+
+/// When commands and checks are held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AdmissionRules {
+    /// How much memory stays free, in percent.
+    pub reserve: u32,
+    /// How long a command waits at most; a check ten times as long.
+    pub patience: Duration,
+    /// How much memory the machine has, in bytes, if that is pretended.
+    pub memory: Option<u64>,
 }
 
 /// How many slots there are.
@@ -62,7 +107,23 @@ impl MachineSettings {
     pub fn over(self, others: Self) -> Self {
         Self {
             slots: self.slots.or(others.slots),
+            admit: self.admit.or(others.admit),
+            reserve: self.reserve.or(others.reserve),
+            patience: self.patience.or(others.patience),
+            memory: self.memory.or(others.memory),
         }
+    }
+
+    /// Returns when commands and checks are held back; none if they never are.
+    pub fn admission(&self) -> Option<AdmissionRules> {
+        if self.admit == Some(Admit::Off) {
+            return None;
+        }
+        Some(AdmissionRules {
+            reserve: self.reserve.unwrap_or(RESERVE),
+            patience: Duration::from_secs(self.patience.unwrap_or(PATIENCE)),
+            memory: self.memory,
+        })
     }
 
     /// Returns how many slots there are; none if none are handed out.
@@ -80,8 +141,20 @@ impl MachineSettings {
     /// Reports what each key does. More slots than processors make the machine slow, and reach
     /// nothing.
     pub(crate) fn effects(&self, to: &mut KeyEffects<'_>) {
-        let Self { slots: _ } = self;
-        to.neither(["machine.slots"]);
+        let Self {
+            slots: _,
+            admit: _,
+            reserve: _,
+            patience: _,
+            memory: _,
+        } = self;
+        to.neither([
+            "machine.slots",
+            "machine.admit",
+            "machine.reserve",
+            "machine.patience",
+            "machine.memory",
+        ]);
     }
 }
 
@@ -105,6 +178,33 @@ pub fn slots_file(environment: &Environment) -> std::io::Result<PathBuf> {
             .map_err(std::io::Error::other)?
             .slots_file()),
     }
+}
+
+/// Returns the file whose bytes say which commands of the user run and wait on this machine, beside
+/// that of the slots.
+///
+/// # Errors
+/// If no directory for it is known.
+pub fn admission_file(environment: &Environment) -> std::io::Result<PathBuf> {
+    Ok(slots_file(environment)?.with_file_name("admission"))
+}
+
+fn reserve<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let percent = i64::deserialize(deserializer)?;
+    match u32::try_from(percent) {
+        Ok(percent) if (1..=MOST_RESERVE).contains(&percent) => Ok(Some(percent)),
+        _ => Err(serde::de::Error::custom(format!(
+            "a number of percent from 1 to {MOST_RESERVE} is expected"
+        ))),
+    }
+}
+
+fn patience<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    written(deserializer, parse_seconds)
+}
+
+fn memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    written(deserializer, parse_memory)
 }
 
 /// Tells whether a directory belongs to this user: `sudo` and `su` can leave that of another one in
@@ -166,9 +266,46 @@ mod tests {
     }
 
     #[test]
+    fn commands_are_held_back_unless_that_is_off() {
+        let read = |text: &str| toml::from_str::<MachineSettings>(text).map(|it| it.admission());
+        let rules = AdmissionRules {
+            reserve: 10,
+            patience: Duration::from_secs(60),
+            memory: None,
+        };
+        assert_eq!(read("").unwrap(), Some(rules));
+        assert_eq!(read("admit = 'auto'").unwrap(), Some(rules));
+        assert_eq!(read("admit = 'off'\nreserve = 20").unwrap(), None);
+        let set = read("reserve = 20\npatience = '2m'\nmemory = '1G'").unwrap();
+        let expected = AdmissionRules {
+            reserve: 20,
+            patience: Duration::from_secs(120),
+            memory: Some(1 << 30),
+        };
+        assert_eq!(set, Some(expected));
+        for wrong in [
+            "reserve = 0",
+            "reserve = 91",
+            "reserve = -1",
+            "patience = 0",
+            "memory = '1M'",
+            "admit = 'on'",
+        ] {
+            let error = read(wrong).unwrap_err();
+            assert!(!error.message().is_empty(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn what_is_passed_on_is_read_again() {
         for slots in [SlotCount::Auto, SlotCount::Off, SlotCount::Number(7)] {
-            let settings = MachineSettings { slots: Some(slots) };
+            let settings = MachineSettings {
+                slots: Some(slots),
+                admit: Some(Admit::Off),
+                reserve: Some(25),
+                patience: Some(7),
+                memory: Some(1 << 30),
+            };
             let text = serde_json::to_string(&settings).unwrap();
             assert_eq!(
                 serde_json::from_str::<MachineSettings>(&text).unwrap(),

@@ -145,6 +145,18 @@ pub enum Event {
         /// What the service said.
         reason: String,
     },
+    /// A call waits until there is memory for it. It has not begun.
+    Held {
+        /// The call.
+        tool_use_id: String,
+    },
+    /// A call that waited begins.
+    Admitted {
+        /// The call.
+        tool_use_id: String,
+        /// How long it waited, in seconds.
+        waited: f64,
+    },
     /// A call has its result.
     Result {
         /// The call.
@@ -291,6 +303,8 @@ impl Event {
             Self::Asked { .. }
             | Self::Answer { .. }
             | Self::Charged { .. }
+            | Self::Held { .. }
+            | Self::Admitted { .. }
             | Self::Result { .. }
             | Self::Fallback { .. } => false,
         }

@@ -32,7 +32,7 @@ const ALL_TABLES: [&str; 12] = [
 ];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 75] = [
+const EXAMPLES: [(&str, &str); 78] = [
     ("model", "'script'"),
     ("fallback_model", "'anthropic:x'"),
     ("plan", "true"),
@@ -107,6 +107,9 @@ const EXAMPLES: [(&str, &str); 75] = [
     ("cache", "['target']"),
     ("checkouts", "'../clones'"),
     ("slots", "'off'"),
+    ("admit", "'off'"),
+    ("reserve", "20"),
+    ("patience", "'2m'"),
     ("modle", "'script'"),
 ];
 

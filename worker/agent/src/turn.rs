@@ -1,6 +1,7 @@
 //! The steps of a turn: the model is asked, its calls run one after the other, each result is
 //! recorded before the next call begins. What a step does next is not decided here.
 
+mod admission;
 mod agent;
 mod compact;
 mod delegate;
@@ -17,6 +18,7 @@ use teamd_shared::transcript::{Block, Event};
 use crate::session::Session;
 use crate::tools::{Runs, Tools};
 use crate::transcript::TranscriptError;
+use admission::{Asker, after_wait};
 use teamd_worker_core::cut::{CONTINUE, CUT_CALL};
 use teamd_worker_core::state::{IncarnationEnd, Why};
 use teamd_worker_core::submission::{Asks, LeadQuestion};
@@ -258,6 +260,10 @@ impl<T: Tools> Session<T> {
             return self.end_call(Outcome::error(why));
         }
         let is_mind = action.is_mind();
+        let admission = match self.admit(&action, gate, Asker::Member).await? {
+            Ok(admission) => admission,
+            Err(why) => return self.end_call(self.not_run(&why)),
+        };
         self.dispatcher
             .state
             .calling(activity, action.changes(gate), is_mind);
@@ -285,6 +291,7 @@ impl<T: Tools> Session<T> {
                     .await
             }
         };
+        let outcome = after_wait(admission, outcome);
         let limit = if is_mind && outcome.is_error {
             self.dispatcher.toolbox.refused()
         } else {
@@ -337,6 +344,7 @@ impl<T: Tools> Session<T> {
         match why {
             Why::Checked(task) => return checking(*task),
             Why::Interrupted => self.caller.interrupted(),
+            Why::Closed => GATE_CLOSED.trim_start_matches("refused: "),
             Why::Released => "the shutdown is approved",
             Why::Overdue => "the shutdown was not answered in time",
             Why::Asked => "you are asked to leave",

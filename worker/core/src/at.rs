@@ -31,6 +31,13 @@ pub enum At {
         /// Whether it is the agent itself, which a shutdown waits for as for a model.
         is_mind: bool,
     },
+    /// That call waits for memory: it has not begun.
+    Held {
+        /// How many are before it.
+        before: u32,
+        /// Whether an open gate lets it through.
+        gated: bool,
+    },
     /// That call waits for a person, who may take days.
     Asking,
     /// That call is a plan, or asks for a permission: it suspends the turn.

@@ -25,6 +25,7 @@ use crate::at::{At, Pending};
 use crate::submission::{Asks, LeadQuestion};
 use crate::work::WorkProgress;
 
+pub use report::waits_for_memory;
 pub use step::{IncarnationEnd, NextStep, Why};
 
 /// What the worker knows.

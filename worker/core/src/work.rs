@@ -27,7 +27,7 @@ use uuid::Uuid;
 use crate::at::At;
 use crate::cut::{CUT_CALL, CutAnswers};
 use crate::tool_use::ToolUse;
-use crate::tools::{Action, AfterCrash, Call, Caller, Grant, IN_DOUBT, TeamAction};
+use crate::tools::{Action, AfterCrash, Call, Caller, Grant, IN_DOUBT, KILLED, TeamAction};
 
 /// The result of a call that had not begun when its worker ended.
 const NOT_BEGUN: &str = "not run: the worker was restarted before it";
@@ -54,6 +54,10 @@ pub struct WorkProgress {
     pub fallback: Option<String>,
     /// The calls that have no result, in order; the first one is next, or runs.
     pub calls: VecDeque<ToolUse>,
+    /// Whether the first of them waits for memory, and has not begun.
+    pub held: bool,
+    /// Whether the last call was killed for memory.
+    pub killed: bool,
     /// The calls without a result of the subagent of the first of them, if that is such a call.
     pub delegated: VecDeque<ToolUse>,
     /// The answers of that subagent that were cut.
@@ -103,6 +107,8 @@ impl WorkProgress {
             usage: UsageByModel::default(),
             fallback: None,
             calls: VecDeque::new(),
+            held: false,
+            killed: false,
             delegated: VecDeque::new(),
             delegated_cut: CutAnswers::default(),
             delegated_text: String::new(),
@@ -222,7 +228,9 @@ impl WorkProgress {
                     .front()
                     .is_some_and(|call| call.id != *tool_use_id);
                 self.calls.retain(|call| call.id != *tool_use_id);
+                self.killed = *is_error && content.contains(KILLED);
                 if !is_beside {
+                    self.held = false;
                     self.end_subagent();
                     self.at = if self.calls.is_empty() {
                         At::Turn { results: true }
@@ -238,6 +246,8 @@ impl WorkProgress {
                 goes_on,
             } => {
                 self.calls.clear();
+                self.held = false;
+                self.killed = false;
                 self.end_subagent();
                 self.fallback = None;
                 self.at = At::Idle;
@@ -271,6 +281,8 @@ impl WorkProgress {
             // from.
             Event::Left { goes_on, .. } => {
                 self.calls.clear();
+                self.held = false;
+                self.killed = false;
                 self.end_subagent();
                 self.fallback = None;
                 self.trouble = String::new();
@@ -280,6 +292,8 @@ impl WorkProgress {
                     self.begin();
                 }
             }
+            Event::Held { .. } => self.held = true,
+            Event::Admitted { .. } => self.held = false,
             Event::Fallback { answers, .. } => self.fallback = Some(answers.clone()),
             Event::Incarnation { .. } | Event::Restarted { .. } | Event::Asked { .. } => {}
         }
@@ -376,7 +390,7 @@ impl WorkProgress {
             if runs_again(caller, call) || (continues && !call.is_beside) {
                 continue;
             }
-            let may_have_begun = number == 0 || call.is_beside;
+            let may_have_begun = number == 0 && !self.held || call.is_beside;
             let content = if may_have_begun {
                 caller.may_have_run()
             } else {

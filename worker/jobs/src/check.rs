@@ -3,6 +3,7 @@
 mod watch;
 
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,11 @@ use teamd_shared::task::TaskId;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use crate::JobSetting;
-use teamd_worker_sandbox::run::{GOOD_END, LiveLog, OutputReader, Runner, RunnerConfig};
-use teamd_worker_sandbox::{Keeps, accept};
+use teamd_worker_core::state::waits_for_memory;
+use teamd_worker_sandbox::run::{
+    Admission, GOOD_END, Kind, LiveLog, OutputReader, Runner, RunnerConfig, kills,
+};
+use teamd_worker_sandbox::{Keeps, OwnCgroup, accept};
 
 pub(crate) use watch::ProtectedWatch;
 
@@ -130,10 +134,18 @@ pub(crate) async fn commands(
     (order, folder): (&CheckOrder, &str),
     log: &File,
 ) -> anyhow::Result<CheckReport> {
+    let kind = if order.alone {
+        Kind::CheckAlone
+    } else {
+        Kind::Check
+    };
+    let _admitted = admit(runner.ask(kind), log).await;
     let began = Instant::now();
     let until = began + Duration::from_secs_f64(order.timeout);
     let mut report = CheckReport::default();
-    let killed = killed_for_memory();
+    let cgroup = runner.config().cgroup.clone();
+    let cgroup = cgroup.as_deref().map(OwnCgroup::folder);
+    let killed = kills(cgroup);
     for (number, command) in order.commands.iter().enumerate() {
         let left = until
             .saturating_duration_since(Instant::now())
@@ -158,7 +170,7 @@ pub(crate) async fn commands(
             ..report
         };
         if ran.exit != Some(0) {
-            report.starved = killed_for_memory() > killed;
+            report.starved = kills(cgroup).rose_since(killed);
             break;
         }
     }
@@ -166,12 +178,26 @@ pub(crate) async fn commands(
     Ok(report)
 }
 
-/// Returns how often the kernel has killed for memory since it began (Linux 4.13), for the machine
-/// or for one cgroup.
-fn killed_for_memory() -> u64 {
-    let counters = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
-    let killed = counters
-        .lines()
-        .find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok());
-    killed.unwrap_or_default()
+/// Waits until a check may begin, and says so in its log. Returns what is to be kept until it is
+/// over.
+async fn admit(mut admission: Option<Admission>, mut log: &File) -> Option<Admission> {
+    let asked = admission.as_mut()?;
+    while let Some(before) = asked.before() {
+        tell(&mut log, &waits_for_memory(before));
+        asked.changed().await;
+    }
+    if let Some(waited) = asked.waited() {
+        tell(
+            &mut log,
+            &format!("waited {} s for memory", waited.as_secs()),
+        );
+    }
+    admission
+}
+
+/// Writes a line of our own into the log. A full disk costs the log, and not the check.
+fn tell(log: &mut &File, text: &str) {
+    if let Err(error) = writeln!(log, "[{text}]") {
+        tracing::warn!("the log of a check is not whole: {error}");
+    }
 }

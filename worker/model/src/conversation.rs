@@ -160,6 +160,8 @@ impl ModelConversation {
             Event::Rejected { .. }
             | Event::Restarted { .. }
             | Event::Fallback { .. }
+            | Event::Held { .. }
+            | Event::Admitted { .. }
             | Event::Charged { .. } => {}
         }
     }

@@ -92,6 +92,8 @@ impl Script {
             | Event::Restarted { .. }
             | Event::Compacted { .. }
             | Event::Fallback { .. }
+            | Event::Held { .. }
+            | Event::Admitted { .. }
             | Event::Charged { .. } => {}
         }
     }

@@ -149,7 +149,7 @@ pub(crate) fn reached(
 }
 
 /// Tells whether this signal ended a command. A shell says so by 128 and the number of the signal.
-fn is_ended_by(which: Signal, code: Option<i32>, signal: Option<i32>) -> bool {
+pub(crate) fn is_ended_by(which: Signal, code: Option<i32>, signal: Option<i32>) -> bool {
     signal == Some(which as i32) || code == Some(128 + which as i32)
 }
 

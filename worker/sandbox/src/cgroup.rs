@@ -6,7 +6,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How much stack the thread gets, in bytes: it opens a file and writes to it.
@@ -39,6 +39,11 @@ impl OwnCgroup {
             tracing::warn!("cannot start a thread: {error}; the first command enters the cgroup");
         }
         cgroup
+    }
+
+    /// Returns its directory.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Returns when this process is in the cgroup.

@@ -3,12 +3,14 @@
 //!
 //! Each command runs under a shim ([`crate::shim`]), and what it started is gone when it is over.
 
+mod admission;
 mod agent;
 mod agent_gate;
 mod author;
 mod background;
 mod foreground;
 mod jobserver;
+mod killer;
 mod live_log;
 mod log;
 mod output;
@@ -33,7 +35,9 @@ use teamd_shared::member::{Bounds, Gate, Sandbox, SandboxMode};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_worker_core::tools::{Bash, Outcome};
-use teamd_worker_slots::{Lease, Slots};
+pub use teamd_worker_slots::memory::kills;
+pub use teamd_worker_slots::{Admission, Kind};
+use teamd_worker_slots::{Admissions, Lease, Slots};
 use tokio::task::JoinSet;
 
 use crate::args::ConfinementArgs;
@@ -118,6 +122,9 @@ pub struct Runner {
     /// What the jobservers of its commands share, once the first command was started; none if they
     /// have none.
     slots: OnceLock<Option<Slots>>,
+    /// Where its commands and checks ask whether they may begin, once the first has; none if they
+    /// are not held back.
+    admissions: OnceLock<Option<Admissions>>,
     /// What the model gets to read with its first command.
     first_note: String,
     /// Removed when the incarnation ends, after the commands have ended: so it is the last field.
@@ -181,6 +188,7 @@ impl Runner {
             background: Background::default(),
             has_author,
             slots: OnceLock::new(),
+            admissions: OnceLock::new(),
             first_note,
             _temp: temp,
         })
@@ -297,6 +305,7 @@ impl Runner {
         let mut command = started.map_err(|error| cannot_start(&self.config, &error))?;
         command.note = std::mem::take(&mut self.first_note);
         command.serving = serving;
+        command.watch_memory(self.config.cgroup.as_deref());
         Ok(command)
     }
 

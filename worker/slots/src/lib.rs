@@ -17,9 +17,11 @@
 //! its slot with it. **When a worker dies**, its commands end and the kernel frees its slots. The
 //! daemon has no part in this.
 
+mod admission;
 mod decision;
 mod fifo;
 mod lease;
+mod locks;
 mod pool;
 mod wakes;
 
@@ -28,6 +30,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+pub use admission::{Admission, Admissions, Kind, memory};
 pub use lease::Lease;
 use pool::Pool;
 use teamd_shared::machine::Form;

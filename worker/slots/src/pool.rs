@@ -13,8 +13,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,6 +22,7 @@ use nix::libc;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
 
 use crate::decision::Wish;
+use crate::locks::{is_locked, lock, look_at, open_again, range};
 
 /// The byte of the first slot.
 const SLOTS: i64 = 1 << 16;
@@ -56,18 +56,7 @@ impl Pool {
     /// # Errors
     /// The system's error.
     pub(crate) fn at(path: &Path, slots: u32) -> io::Result<Self> {
-        let mut options = File::options();
-        options
-            .read(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_CREAT);
-        let look = options.open(path)?;
-        if !look.metadata()?.is_file() {
-            return Err(io::Error::other(format!(
-                "{} is no regular file",
-                path.display()
-            )));
-        }
+        let look = look_at(path)?;
         Ok(Self {
             look: Arc::new(look),
             slots: slots.max(1),
@@ -90,11 +79,7 @@ impl Pool {
     /// # Errors
     /// The system's error.
     pub(crate) fn join(&self) -> io::Result<Member> {
-        // By its descriptor: at its path there may be another file by now, or none.
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .open(format!("/proc/self/fd/{}", self.look.as_raw_fd()))?;
+        let file = open_again(&self.look)?;
         let mut member = Member {
             file,
             slots: self.slots,
@@ -241,8 +226,7 @@ impl Member {
 impl Drop for Member {
     /// Frees all. The kernel does so, too, but only after it has woken others.
     fn drop(&mut self) {
-        let freed = range(libc::F_UNLCK, 0).and_then(|all| {
-            let all = libc::flock { l_len: 0, ..all };
+        let freed = range(libc::F_UNLCK, 0, 0).and_then(|all| {
             fcntl(&self.file, FcntlArg::F_OFD_SETLK(&all))?;
             self.wake_others()
         });
@@ -282,31 +266,4 @@ fn byte_of(wish: Wish) -> Option<i64> {
         Wish::More => Some(0),
         Wish::FairShare => Some(1),
     }
-}
-
-fn range(kind: i32, byte: i64) -> io::Result<libc::flock> {
-    Ok(libc::flock {
-        l_type: kind.try_into().map_err(io::Error::other)?,
-        l_whence: libc::SEEK_SET.try_into().map_err(io::Error::other)?,
-        l_start: byte,
-        l_len: 1,
-        // Must be 0 for locks of an open file.
-        l_pid: 0,
-    })
-}
-
-/// Locks or unlocks a byte; tells whether that was possible.
-fn lock(file: &File, kind: i32, byte: i64) -> io::Result<bool> {
-    match fcntl(file, FcntlArg::F_OFD_SETLK(&range(kind, byte)?)) {
-        Ok(_) => Ok(true),
-        Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EACCES) => Ok(false),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
-/// Tells whether another open file has locked a byte.
-fn is_locked(file: &File, byte: i64) -> io::Result<bool> {
-    let mut asked = range(libc::F_WRLCK, byte)?;
-    fcntl(file, FcntlArg::F_OFD_GETLK(&mut asked))?;
-    Ok(i32::from(asked.l_type) != libc::F_UNLCK)
 }

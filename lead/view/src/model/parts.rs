@@ -199,6 +199,11 @@ pub fn parts(event: &Event, is_command: bool) -> Vec<ConversationPart> {
                 images,
             }]
         }
+        Event::Held { .. } => vec![ConversationPart::Aside("waits for memory".to_owned())],
+        Event::Admitted { waited, .. } => {
+            let begins = format!("begins after {waited:.0} s");
+            vec![ConversationPart::Aside(begins)]
+        }
         Event::Compacted { summary, .. } => vec![
             ConversationPart::Aside(
                 "the conversation was long: the earlier part is now a summary".to_owned(),

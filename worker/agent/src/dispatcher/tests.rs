@@ -35,6 +35,7 @@ impl Runs for Idle {
 
 impl Tools for Idle {
     type Running = Self;
+    type Admission = teamd_worker_sandbox::run::Admission;
 
     fn start(&mut self, _: LocalAction, _: Gate) -> Self {
         Self

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::agent_history::AgentHistory;
 use super::{Mutant, Rng, disk};
-use crate::tools::{Runs, Tools};
+use crate::tools::{Admits, Runs, Tools};
 use teamd_worker_core::tools::{LocalAction, Outcome};
 use teamd_worker_model::{AgentProcess, Launch, ModelError, SimulatedModel};
 use teamd_worker_sandbox::run::GateHandle;
@@ -35,6 +35,8 @@ pub(super) struct Machine {
     pub(super) runs: BTreeMap<String, u32>,
     /// The call that runs, and whether an open gate let it through.
     pub(super) foreground: Option<(String, bool)>,
+    /// The call that waits for memory.
+    pub(super) held: Option<String>,
     /// What runs in the background, and whether an open gate let it through.
     pub(super) background: Vec<(String, bool)>,
     /// Why nothing may be changed now, if that is so.
@@ -54,6 +56,7 @@ impl Machine {
             transcript,
             runs: BTreeMap::new(),
             foreground: None,
+            held: None,
             background: Vec::new(),
             closed: None,
             broken: None,
@@ -65,6 +68,7 @@ impl Machine {
     /// What runs ends with the worker.
     pub(super) fn ends(&mut self) {
         self.foreground = None;
+        self.held = None;
         self.background.clear();
         self.loses_agent();
     }
@@ -93,6 +97,10 @@ impl Machine {
 
     /// A call runs: its answer stands in the transcript, and the results of the calls before it.
     pub(super) fn begins(&mut self, what: &str, changes: bool) {
+        let held = self.held.clone();
+        self.promise(held.is_none(), || {
+            format!("{what} begins while {held:?} waits")
+        });
         *self.runs.entry(what.to_owned()).or_default() += 1;
         let times = self.runs[what];
         self.promise(times == 1, || format!("{what} runs {times} times"));
@@ -155,8 +163,74 @@ pub(super) struct SimulatedCall {
     outcome: Outcome,
 }
 
+/// What lets a call begin: some are held back for seconds, with fewer and fewer before them.
+#[derive(Debug)]
+pub(super) struct SimulatedAdmission {
+    machine: Shared,
+    began: Instant,
+    before: Option<u32>,
+    was_held: bool,
+}
+
+impl SimulatedAdmission {
+    fn of(machine: &Shared, command: &str) -> Self {
+        let Machine { seed, calm, .. } = *machine.borrow();
+        let mut rng = Rng(seed ^ number_of(command));
+        let is_held = !calm && rng.one_in(3);
+        let before = is_held.then(|| rng.pick(&[0, 0, 1, 2]));
+        machine.borrow_mut().held = before.map(|_| command.to_owned());
+        Self {
+            machine: Rc::clone(machine),
+            began: Instant::now(),
+            before,
+            was_held: is_held,
+        }
+    }
+}
+
+impl Drop for SimulatedAdmission {
+    fn drop(&mut self) {
+        self.machine.borrow_mut().held = None;
+    }
+}
+
+impl Admits for SimulatedAdmission {
+    fn before(&self) -> Option<u32> {
+        self.before
+    }
+
+    async fn changed(&mut self) {
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        self.before = self.before.and_then(|before| before.checked_sub(1));
+        if self.before.is_none() {
+            self.machine.borrow_mut().held = None;
+        }
+    }
+
+    fn waited(&self) -> Option<Duration> {
+        self.was_held.then(|| self.began.elapsed())
+    }
+}
+
+/// Returns a number that follows from a text.
+fn number_of(text: &str) -> u64 {
+    text.bytes().fold(7, |sum: u64, byte| {
+        sum.wrapping_mul(31).wrapping_add(u64::from(byte))
+    })
+}
+
 impl Tools for SimulatedToolbox {
     type Running = SimulatedCall;
+    type Admission = SimulatedAdmission;
+
+    fn admission(&mut self, action: &LocalAction) -> Option<SimulatedAdmission> {
+        match action {
+            LocalAction::Bash(bash) if !bash.run_in_background => {
+                Some(SimulatedAdmission::of(&self.machine, &bash.command))
+            }
+            _ => None,
+        }
+    }
 
     fn start(&mut self, action: LocalAction, gate: Gate) -> SimulatedCall {
         disk::acts();

@@ -18,6 +18,7 @@ mod write_file;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use teamd_shared::control::McpServerReport;
 use teamd_shared::member::Gate;
@@ -26,7 +27,7 @@ use teamd_shared::transcript::Usage;
 use teamd_worker_core::state::Budget;
 use teamd_worker_core::tools::{LocalAction, Outcome};
 use teamd_worker_model::{AgentProcess, Launch};
-use teamd_worker_sandbox::run::EndedCommand;
+use teamd_worker_sandbox::run::{Admission, EndedCommand};
 use tokio::sync::watch;
 
 pub(crate) use toolbox::Toolbox;
@@ -39,6 +40,12 @@ pub(crate) type Listing = Pin<Box<dyn Future<Output = ()>>>;
 pub(crate) trait Tools: std::fmt::Debug {
     /// A call that has been started.
     type Running: Runs;
+    /// What lets a call begin.
+    type Admission: Admits;
+    /// Asks whether a call may begin now; none: its kind is not held back, and does not count.
+    fn admission(&mut self, _action: &LocalAction) -> Option<Self::Admission> {
+        None
+    }
     /// Starts a call. Must be called within the runtime.
     fn start(&mut self, action: LocalAction, gate: Gate) -> Self::Running;
     /// Finds out which tools the MCP servers have; none: that is known. The future may be dropped:
@@ -115,6 +122,30 @@ pub(crate) trait Tools: std::fmt::Debug {
     /// Kills and reaps, in one round, the orphans of killed shims. Calls do so themselves: this is
     /// for the moments between them.
     fn reap_orphans(&mut self);
+}
+
+/// The admission of a call, which counts as running until this is dropped.
+pub(crate) trait Admits {
+    /// Returns how many are before it; none if it may begin.
+    fn before(&self) -> Option<u32>;
+    /// Waits until it may begin, or another number is before it. May be dropped and called again.
+    fn changed(&mut self) -> impl Future<Output = ()>;
+    /// Returns how long the call was held back, if it was.
+    fn waited(&self) -> Option<Duration>;
+}
+
+impl Admits for Admission {
+    fn before(&self) -> Option<u32> {
+        Self::before(self)
+    }
+
+    fn changed(&mut self) -> impl Future<Output = ()> {
+        Self::changed(self)
+    }
+
+    fn waited(&self) -> Option<Duration> {
+        Self::waited(self)
+    }
 }
 
 /// A call that has been started. If it is dropped, it is ended, but no caller waits for that.

@@ -22,7 +22,7 @@ use teamd_worker_core::state::Budget;
 use teamd_worker_core::tools::{EditFile, LocalAction, Outcome, RunAgent, Sleep, WriteFile};
 use teamd_worker_model::{AgentProcess, Launch, Meter, upstreams};
 use teamd_worker_sandbox::run::{
-    self, EndedCommand, GateHandle, Runner, RunnerConfig, reap_orphans,
+    self, Admission, EndedCommand, GateHandle, Kind, Runner, RunnerConfig, reap_orphans,
 };
 use teamd_worker_sandbox::{ConfinementArgs, Gateway, Vendor};
 use tokio::sync::watch;
@@ -249,6 +249,14 @@ impl Toolbox {
 
 impl Tools for Toolbox {
     type Running = RunningCall;
+    type Admission = Admission;
+
+    fn admission(&mut self, action: &LocalAction) -> Option<Admission> {
+        match action {
+            LocalAction::Bash(bash) if !bash.run_in_background => self.runner.ask(Kind::Command),
+            _ => None,
+        }
+    }
 
     fn take_spent(&mut self) -> (Usage, u32) {
         self.meter.take()

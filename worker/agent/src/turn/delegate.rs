@@ -7,6 +7,7 @@
 use teamd_shared::member::Gate;
 use teamd_shared::transcript::Event;
 
+use super::admission::{Asker, after_wait};
 use super::refusal_of_gate;
 use crate::session::Session;
 use crate::tools::{Runs, Tools};
@@ -151,6 +152,10 @@ impl<T: Tools> Session<T> {
             self.end_call_of_subagent(delegating, id, Outcome::error(why.as_str()))?;
             return Ok(interrupted(&format!("its call of {name} was {why}")));
         }
+        let admission = match self.admit(&action, gate, Asker::Subagent).await? {
+            Ok(admission) => admission,
+            Err(why) => return self.break_off_subagent(delegating, id, &why),
+        };
         let activity = format!("{} · {activity}", delegating.activity);
         self.dispatcher
             .state
@@ -159,7 +164,10 @@ impl<T: Tools> Session<T> {
         let has_background = self.dispatcher.toolbox.has_background();
         self.dispatcher.state.background(has_background);
         match self.dispatcher.run_until(running.finish()).await {
-            Ok(outcome) => self.end_call_of_subagent(delegating, id, outcome),
+            Ok(outcome) => {
+                let outcome = after_wait(admission, outcome);
+                self.end_call_of_subagent(delegating, id, outcome)
+            }
             Err(why) => {
                 let told = self.broken_off(&why);
                 let outcome = self.dispatcher.run_to_end(running.cancel(&told)).await;

@@ -263,6 +263,12 @@ impl State {
         };
     }
 
+    /// A call waits for memory, with so many before it; `gated`: an open gate lets it through.
+    pub fn holding(&mut self, before: u32, gated: bool) {
+        self.work.at = At::Held { before, gated };
+        self.act();
+    }
+
     /// A call begins to wait for a person.
     pub fn asking(&mut self) {
         self.work.at = At::Asking;

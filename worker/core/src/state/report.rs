@@ -142,6 +142,14 @@ impl Budget {
     }
 }
 
+/// Says that a command or a check waits, with so many before it.
+pub fn waits_for_memory(before: u32) -> String {
+    match before {
+        0 => "waits for memory".to_owned(),
+        before => format!("waits for memory, {before} before it"),
+    }
+}
+
 /// Returns what holds of two limits, each of which may be none.
 fn least<T>(one: Option<T>, other: Option<T>, lower: impl FnOnce(T, T) -> T) -> Option<T> {
     match (one, other) {
@@ -178,6 +186,7 @@ impl State {
 
     /// Returns what the worker says of itself; `needs_waking`: its inbox is not watched.
     pub fn report(&self, needs_waking: bool) -> WorkerState {
+        let held;
         let (doing, activity) = match &self.work.at {
             At::Idle if self.compaction.runs.is_some() => (Doing::Idle, WRITES_SUMMARY),
             At::Idle => (Doing::Idle, self.work.trouble.as_str()),
@@ -191,11 +200,18 @@ impl State {
             At::Thinking { .. } if self.compaction.runs.is_some() => {
                 (Doing::Working, WRITES_SUMMARY)
             }
+            At::Held { before, .. } => {
+                held = waits_for_memory(*before);
+                (Doing::Working, held.as_str())
+            }
             At::Turn { .. } | At::Thinking { .. } | At::Call | At::Done(_) => {
                 (Doing::Working, "thinking")
             }
         };
         let mut activity = activity.to_owned();
+        if doing == Doing::Working && self.work.killed {
+            activity.push_str(" · its last command was killed for memory");
+        }
         if doing == Doing::Working && !self.work.todo.is_done() {
             activity = format!("{activity} · {}", self.work.todo.summary());
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use teamd_shared::id::RequestId;
-use teamd_shared::member::Waiting;
+use teamd_shared::member::{Gate, Waiting};
 use teamd_shared::message::{IDLE, IdleReason, Relevance};
 use teamd_shared::request::Status;
 use teamd_shared::task::TaskId;
@@ -76,6 +76,8 @@ pub enum Why {
     Asked,
     /// The person says something else while a call waits for an answer.
     SpokenTo,
+    /// The gate closes while a call waits that could write.
+    Closed,
     /// Its work is checked where it works, and the call could write there.
     Checked(TaskId),
     /// The incarnation ends.
@@ -144,7 +146,7 @@ impl State {
             At::Call => NextStep::Call,
             At::Pending(plan) => self.verdict_step(plan, now),
             At::Done(reason) => NextStep::Finish(*reason),
-            At::Thinking { .. } | At::Calling { .. } | At::Asking => WAIT,
+            At::Thinking { .. } | At::Calling { .. } | At::Held { .. } | At::Asking => WAIT,
         }
     }
 
@@ -209,7 +211,8 @@ impl State {
             gated: true,
             is_mind: false,
             ..
-        } = &self.work.at
+        }
+        | At::Held { gated: true, .. } = &self.work.at
             && let Some(task) = self.directed.directive.checking
         {
             return Err(Why::Checked(task));
@@ -218,10 +221,14 @@ impl State {
             return self.hold_summary();
         }
         match (&self.work.at, &self.shutdown) {
-            (At::Thinking { .. } | At::Calling { .. } | At::Asking, _) if self.interrupted => {
+            (At::Thinking { .. } | At::Calling { .. } | At::Held { .. } | At::Asking, _)
+                if self.interrupted =>
+            {
                 Err(Why::Interrupted)
             }
-            (At::Asking, Some(_)) => Err(Why::Asked),
+            (At::Asking | At::Held { .. }, Some(_)) => Err(Why::Asked),
+            (At::Held { .. }, None) if self.release => Err(Why::Released),
+            (At::Held { gated: true, .. }, None) if self.gate() == Gate::Closed => Err(Why::Closed),
             // The person who is asked says something else first, and must be heard.
             (At::Asking, None) if self.arrived.of_person => Err(Why::SpokenTo),
             (At::Thinking { .. }, _) if self.release => Err(Why::Released),
@@ -258,7 +265,7 @@ impl State {
 
     fn ending(&self, end: &IncarnationEnd) -> NextStep {
         match self.work.at {
-            At::Call | At::Calling { .. } | At::Asking | At::Pending(_) => {
+            At::Call | At::Calling { .. } | At::Held { .. } | At::Asking | At::Pending(_) => {
                 NextStep::Skip(Why::Ends(end.clone()))
             }
             At::Done(reason) => NextStep::Finish(reason),

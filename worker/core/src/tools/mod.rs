@@ -51,6 +51,9 @@ pub use write_file::WriteFile;
 /// Each such result is made with these words: what the call may have given away counts by them.
 pub const IN_DOUBT: &str = "may have been carried out";
 
+/// What the result of a call says that the kernel has killed for memory.
+pub const KILLED: &str = "killed for memory";
+
 /// One call of a tool, as it was read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {

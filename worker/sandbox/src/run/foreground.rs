@@ -14,12 +14,14 @@ use tokio::task::JoinSet;
 
 use super::GOOD_END;
 use super::agent_gate::AgentGate;
+use super::killer::Killer;
 use super::live_log::LiveLog;
 use super::output::KeptOutput;
 use super::piped::Piped;
 use super::source::OutputSource;
 use super::terminal::Terminal;
 use crate::bounds;
+use crate::cgroup::OwnCgroup;
 use crate::shim::{ExitCause, Report, ShimJob};
 
 /// How much of the error output of an agent is quoted, in bytes.
@@ -72,6 +74,8 @@ pub struct Foreground {
     pub(super) log: Option<LiveLog>,
     /// What serves its gateway and keeps its jobserver: it ends with this.
     pub(super) serving: JoinSet<()>,
+    /// What tells whether the kernel kills it for memory.
+    killer: Option<Killer>,
 }
 
 impl Foreground {
@@ -95,7 +99,14 @@ impl Foreground {
             errors: None,
             log: None,
             serving: JoinSet::new(),
+            killer: None,
         }
+    }
+
+    /// Has its end say whether the kernel has killed it for memory; `cgroup`: that in which it runs.
+    /// This comes when its shim has been started: no command waits for it.
+    pub(super) fn watch_memory(&mut self, cgroup: Option<&OwnCgroup>) {
+        self.killer = Some(Killer::watch(cgroup.map(OwnCgroup::folder)));
     }
 
     /// Starts an agent that writes to `writes`, which is read at `output`.
@@ -229,8 +240,11 @@ impl Foreground {
             (_, Some(error), _) => Some(error.clone()),
             (ExitCause::Exited, ..) => {
                 let how = how_it_exited(report)?;
-                let reached = bounds::reached(&self.bounds, (report.code, report.signal), output);
-                Some(reached.map_or(how.clone(), |limit| format!("{how}; {limit}")))
+                let end = (report.code, report.signal);
+                let killed = self.killer.as_ref().and_then(|it| it.killed(end, output));
+                let reached = bounds::reached(&self.bounds, end, output);
+                let parts = [Some(how), killed, reached];
+                Some(parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
             }
             (_, _, Some(why)) => Some(why.clone()),
             (ExitCause::GateClosed, ..) => Some(GATE_CLOSED.to_owned()),

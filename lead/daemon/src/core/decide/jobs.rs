@@ -297,6 +297,7 @@ impl DecisionView<'_> {
             protect: self.team.work.protect.clone(),
             protect_in: workspace,
             protected: task.protected.clone(),
+            alone: submission.starved,
         }
     }
 

@@ -1,0 +1,134 @@
+use super::*;
+
+/// A queue for which memory is always short while another one runs.
+fn short(folder: &Path, patience: Duration) -> Admissions {
+    let rules = AdmissionRules {
+        reserve: 90,
+        patience,
+        memory: Some(0),
+    };
+    Admissions {
+        // Of nothing, nothing is short: so one byte, which the test's own child takes.
+        gauge: Arc::new(Gauge::new(
+            &AdmissionRules {
+                memory: Some(1),
+                ..rules
+            },
+            None,
+        )),
+        rules,
+        look: look_at(&folder.join("admission")).unwrap(),
+    }
+}
+
+/// A process that takes memory below this one.
+struct Takes(std::process::Child);
+
+impl Takes {
+    fn memory() -> Self {
+        let mut command = std::process::Command::new("sleep");
+        Self(command.arg("1000").spawn().unwrap())
+    }
+}
+
+impl Drop for Takes {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[tokio::test(start_paused = true)]
+async fn those_that_wait_begin_in_order_and_checks_first() {
+    let scratch = tempfile::tempdir().unwrap();
+    let _takes = Takes::memory();
+    let queue = short(scratch.path(), LONG);
+    let first = queue.ask(Kind::Command).unwrap();
+    assert_eq!(first.before(), None, "nothing else runs");
+    let mut second = queue.ask(Kind::Command).unwrap();
+    let mut third = queue.ask(Kind::Command).unwrap();
+    let mut check = queue.ask(Kind::Check).unwrap();
+    assert_eq!(
+        (second.before(), third.before(), check.before()),
+        (Some(0), Some(1), Some(0))
+    );
+    second.changed().await;
+    assert_eq!(second.before(), Some(1), "the check is before it");
+    third.changed().await;
+    assert_eq!(third.before(), Some(2));
+    drop(first);
+    check.changed().await;
+    assert_eq!(check.before(), None);
+    assert!(check.waited().is_some_and(|waited| waited >= LOOKS));
+    second.changed().await;
+    assert_eq!(second.before(), Some(0));
+    drop(check);
+    // What is killed leaves the queue.
+    drop(second);
+    third.changed().await;
+    if third.before().is_some() {
+        third.changed().await;
+    }
+    assert_eq!(third.before(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn patience_ends_and_a_check_has_more_of_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let _takes = Takes::memory();
+    let queue = short(scratch.path(), LONG);
+    let _runs = queue.ask(Kind::Command).unwrap();
+    let mut command = queue.ask(Kind::Command).unwrap();
+    command.changed().await;
+    let waited = command.waited().unwrap();
+    assert!(waited >= LONG && waited < LONG + 2 * LOOKS, "{waited:?}");
+    let mut check = queue.ask(Kind::Check).unwrap();
+    check.changed().await;
+    let waited = check.waited().unwrap();
+    assert!(
+        waited >= 10 * LONG && waited < 10 * LONG + 2 * LOOKS,
+        "{waited:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_runs_alone_begins_alone_and_nothing_begins_beside_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let rules = AdmissionRules {
+        reserve: 10,
+        patience: LONG,
+        memory: Some(1 << 40),
+    };
+    let queue = Admissions::open(&scratch.path().join("admission"), rules, None).unwrap();
+    let runs = queue.ask(Kind::Command).unwrap();
+    let beside = queue.ask(Kind::Check).unwrap();
+    assert_eq!(
+        (runs.before(), beside.before()),
+        (None, None),
+        "there is room"
+    );
+    let mut alone = queue.ask(Kind::CheckAlone).unwrap();
+    assert_eq!(alone.before(), Some(0));
+    let mut behind = queue.ask(Kind::Command).unwrap();
+    assert_eq!(behind.before(), Some(1));
+    drop((runs, beside));
+    alone.changed().await;
+    assert_eq!(alone.before(), None);
+    behind.changed().await;
+    assert_eq!(behind.before(), Some(0));
+    drop(alone);
+    behind.changed().await;
+    assert_eq!(behind.before(), None);
+}
+
+#[test]
+fn a_byte_stands_for_a_pid() {
+    for pid in [1, 4_194_303] {
+        for number in 0..TRIES {
+            let byte = RUNNING + number * PIDS + i64::from(pid);
+            assert_eq!(pid_of(byte), pid);
+        }
+    }
+}

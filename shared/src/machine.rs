@@ -2,6 +2,7 @@
 //! commands of a team use at once. What the user says of the machine goes before what a team says.
 
 mod form;
+pub mod memory;
 
 use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;

@@ -4,6 +4,7 @@
     reason = "a helper that finds nothing fails as the test does that calls it"
 )]
 
+mod admission;
 mod adopt;
 mod agents;
 mod approve_code;

@@ -13,6 +13,7 @@ use teamd_shared::check::{CheckOrder, CheckReport};
 use teamd_shared::checkout::Checkout;
 use teamd_shared::fingerprint::{Baseline, ProtectedFiles};
 use teamd_shared::machine::MachineSettings;
+use teamd_shared::machine::memory::kills;
 use teamd_shared::name::Name;
 use teamd_shared::state::StateDir;
 use teamd_shared::task::TaskId;
@@ -21,7 +22,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use crate::JobSetting;
 use teamd_worker_core::state::waits_for_memory;
 use teamd_worker_sandbox::run::{
-    Admission, GOOD_END, Kind, LiveLog, OutputReader, Runner, RunnerConfig, kills,
+    Admission, GOOD_END, Kind, LiveLog, OutputReader, Runner, RunnerConfig,
 };
 use teamd_worker_sandbox::{Keeps, OwnCgroup, accept};
 

@@ -15,7 +15,7 @@
 //! looks.
 
 mod decision;
-pub mod memory;
+mod gauge;
 
 use std::fs::File;
 use std::io;
@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::locks::{is_locked, lock, locked, look_at, open_again};
 use decision::{Seen, Standing};
-use memory::Gauge;
+use gauge::Gauge;
 
 /// The byte of those that run alone.
 const ALONE: i64 = 0;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
+use teamd_shared::machine::memory::{Kills, kills};
 use teamd_worker_core::tools::KILLED;
-use teamd_worker_slots::memory::{Kills, kills};
 
 use crate::bounds::is_ended_by;
 
@@ -48,5 +48,36 @@ impl Killer {
         } else {
             format!("probably {KILLED}: the kernel ended a process of this machine meanwhile")
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_cgroup_tells_whom_the_kernel_has_killed_and_the_machine_only_when() {
+        let scratch = tempfile::tempdir().unwrap();
+        let kills = |count: u32| {
+            let mut file = std::fs::File::create(scratch.path().join("memory.events")).unwrap();
+            writeln!(file, "oom {count}\noom_kill {count}").unwrap();
+        };
+        kills(1);
+        let killer = Killer::watch(Some(scratch.path()));
+        let killed = |killer: &Killer, end, output| killer.killed(end, output);
+        assert_eq!(killed(&killer, (None, Some(9)), ""), None);
+        kills(2);
+        // Also where a shell has handed on that its own process was killed.
+        for end in [(None, Some(9)), (Some(137), None), (Some(2), None)] {
+            let told = killed(&killer, end, "").unwrap();
+            assert!(told.starts_with("killed for memory: the kernel"), "{told}");
+        }
+        let on_machine = Killer {
+            cgroup: None,
+            before: Killer::watch(None).before,
+        };
+        assert_eq!(killed(&on_machine, (Some(1), None), ""), None);
     }
 }

@@ -13,6 +13,7 @@ mod fix;
 mod leftovers;
 mod machine;
 mod mcp;
+mod memory;
 mod orphans;
 mod prices;
 mod sandbox;
@@ -81,6 +82,9 @@ pub(crate) fn run(context: &Context, args: &Doctor) -> CommandResult {
     findings.extend(machine::examine(context.settings.cgroup));
     findings.extend(finding::run("slots", |_| {
         slots::examine(&context.settings.machine, &Environment::of_self())
+    }));
+    findings.extend(finding::run("memory", |_| {
+        memory::examine(&context.settings.machine, &Environment::of_self())
     }));
     findings.extend(finding::run("prices", |check| {
         prices::examine(check, teamd_shared::clock::wall())

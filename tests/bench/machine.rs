@@ -1,4 +1,5 @@
-//! What slots do to builds that run at once, and what they cost a command that builds nothing.
+//! What slots and the wait for memory do to commands that run at once, and what they cost a command
+//! that needs neither.
 
 use std::time::{Duration, Instant};
 
@@ -19,12 +20,20 @@ const BESIDE: usize = 4;
 /// What a command that takes no token may take longer.
 const ADDED: Duration = Duration::from_micros(300);
 
+/// What a command that is not held back may take longer.
+const ADDED_BY_ADMISSION: Duration = Duration::from_micros(100);
+
+/// The memory that is pretended, in MiB, and what each command takes of it.
+const MEMORY: u64 = 500;
+const TAKEN: u64 = MEMORY * 2 / 5;
+
 /// How many such commands are given at once.
 const COMMANDS: u32 = 200;
 
 /// Measures with and without slots, in turns.
 pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
     let mut figures = calls(effort);
+    figures.extend(memory());
     if std::process::Command::new("cargo")
         .arg("--version")
         .output()
@@ -33,8 +42,8 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
         println!("note: the builds need cargo");
         return figures;
     }
-    let (most_without, without) = builds("'off'");
-    let (most_with, with) = builds("'auto'");
+    let (most_without, without) = builds("slots = 'off'");
+    let (most_with, with) = builds("slots = 'auto'");
     let slots = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let crates = BUILDERS.len() * CRATES;
     figures.push(Figure {
@@ -116,12 +125,128 @@ fn compilers(team: &Team) -> usize {
         .count()
 }
 
+/// Measures commands that each take two fifths of a pretended memory.
+fn memory() -> Vec<Figure> {
+    let (most_without, without) = takers("off");
+    let (most_with, with) = takers("auto");
+    vec![
+        Figure {
+            name: format!("memory of 3 commands that take {TAKEN} of {MEMORY} MB each, at most"),
+            measured: format!("{most_with} MB"),
+            limit: format!("{most_without} MB without a wait"),
+            ratio: None,
+            aim: "≤ all of it, each is done",
+            met: most_with <= MEMORY,
+        },
+        Figure {
+            name: "wall time of these 3 commands".to_owned(),
+            measured: time(with),
+            limit: time(without),
+            ratio: Some(with.as_secs_f64() / without.as_secs_f64()),
+            aim: "-",
+            met: true,
+        },
+    ]
+}
+
+/// Returns how much memory the commands of three teammates had together at most, in MiB, and how
+/// long all of them took. Each begins when the one before has most of its memory.
+fn takers(admit: &str) -> (u64, Duration) {
+    let team = Team::new();
+    let machine = format!("slots = 'off'\nadmit = '{admit}'\nmemory = '{MEMORY}M'\nreserve = 40\n");
+    team.write("team.toml", &format!("[machine]\n{machine}"));
+    team.teamd(["start"]).ok();
+    for taker in BUILDERS {
+        team.spawn(taker, "");
+    }
+    let began = Instant::now();
+    let mut most = 0;
+    for taker in BUILDERS {
+        let code = format!(
+            "import time; taken = b'x' * ({TAKEN} - 12 << 20); open('{taker}.takes', 'w').close(); time.sleep(3)"
+        );
+        let order = format!("/bash python3 -c \"{code}\" && touch {taker}.done");
+        team.teamctl(["send", taker, &order]).ok();
+        let is_seen = || {
+            let waits = team.member(taker)["activity"]
+                .as_str()
+                .is_some_and(|it| it.starts_with("waits"));
+            waits || team.made(&format!("{taker}.takes"))
+        };
+        while !is_seen() {
+            most = most.max(used(&team));
+            let_pass(Duration::from_millis(20));
+        }
+    }
+    let is_done = |taker: &&str| team.made(&format!("{taker}.done"));
+    while !BUILDERS.iter().all(is_done) {
+        most = most.max(used(&team));
+        let_pass(Duration::from_millis(20));
+    }
+    (most, began.elapsed())
+}
+
+/// Returns how much memory the commands of the teammates have, in MiB.
+fn used(team: &Team) -> u64 {
+    let all = BUILDERS.iter().flat_map(|it| descendants(team.pid(it)));
+    let pages: u64 = all.filter_map(|pid| resident(pid)).sum();
+    pages * rustix::param::page_size() as u64 >> 20
+}
+
+/// Returns how many pages of memory a process has; none if it has ended.
+fn resident(pid: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    text.split(' ').nth(1)?.parse().ok()
+}
+
 fn calls(effort: Effort) -> Vec<Figure> {
+    let slots = added(effort, ["slots = 'off'", "slots = 'auto'"], false);
+    let alone = added(effort, ["admit = 'off'", "admit = 'auto'"], false);
+    let beside = added(effort, ["admit = 'off'", "admit = 'auto'"], true);
+    let figure = |name: &str, (added, without): (Duration, Duration), most: Duration, aim| Figure {
+        name: name.to_owned(),
+        measured: format!("{} added to {}", time(added), time(without)),
+        limit: String::new(),
+        ratio: None,
+        aim,
+        met: added <= most,
+    };
+    let aim = "≤ 0.1 ms added";
+    vec![
+        figure(
+            "a command that takes no token",
+            slots,
+            ADDED,
+            "≤ 0.3 ms added",
+        ),
+        figure(
+            "a command that does not wait for memory",
+            alone,
+            ADDED_BY_ADMISSION,
+            aim,
+        ),
+        figure(
+            "the same, while another one runs",
+            beside,
+            ADDED_BY_ADMISSION,
+            aim,
+        ),
+    ]
+}
+
+/// Returns what the second setting adds to each of many commands, and how long these take with the
+/// first; `beside`: while a command of another teammate runs.
+fn added(effort: Effort, settings: [&str; 2], beside: bool) -> (Duration, Duration) {
     let mut without = Sample::default();
     let mut with = Sample::default();
-    let teams = [team_with("'off'"), team_with("'auto'")];
+    let teams = settings.map(team_with);
     for team in &teams {
         team.spawn("alice", "");
+        if beside {
+            team.spawn("bob", "");
+            team.send("bob", "/bash touch runs; sleep 1000");
+            team.until("the other command", || team.made("runs"));
+        }
     }
     let order = vec!["/bash true"; usize::try_from(COMMANDS).unwrap()].join("\n");
     for _ in 0..effort.of(30) {
@@ -131,20 +256,12 @@ fn calls(effort: Effort) -> Vec<Figure> {
             sample.add(began.elapsed() / COMMANDS);
         }
     }
-    let added = with.p50().saturating_sub(without.p50());
-    vec![Figure {
-        name: "a command that takes no token".to_owned(),
-        measured: format!("{} added to {}", time(added), time(without.p50())),
-        limit: String::new(),
-        ratio: None,
-        aim: "≤ 0.3 ms added",
-        met: added <= ADDED,
-    }]
+    (with.p50().saturating_sub(without.p50()), without.p50())
 }
 
-fn team_with(slots: &str) -> Team {
+fn team_with(machine: &str) -> Team {
     let team = Team::new();
-    team.write("team.toml", &format!("[machine]\nslots = {slots}\n"));
+    team.write("team.toml", &format!("[machine]\n{machine}\n"));
     team.teamd(["start"]).ok();
     team
 }

@@ -61,7 +61,7 @@ const OF_CHECK: u32 = 10;
 
 /// What asks to begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum AdmissionKind {
     /// A command of a teammate.
     Command,
     /// A check.
@@ -84,7 +84,7 @@ pub struct Admission {
     file: File,
     gauge: Arc<Gauge>,
     rules: AdmissionRules,
-    kind: Kind,
+    kind: AdmissionKind,
     asked: Instant,
     /// The byte of its place in the queue.
     place: Option<i64>,
@@ -112,7 +112,7 @@ impl Admissions {
     ///
     /// # Errors
     /// The system's error.
-    pub fn ask(&self, kind: Kind) -> io::Result<Admission> {
+    pub fn ask(&self, kind: AdmissionKind) -> io::Result<Admission> {
         let mut admission = Admission {
             file: open_again(&self.look)?,
             gauge: Arc::clone(&self.gauge),
@@ -131,7 +131,7 @@ impl Admissions {
             }
             admission.line_up()?;
             admission.before = Some(before);
-        } else if kind == Kind::CheckAlone {
+        } else if kind == AdmissionKind::CheckAlone {
             lock(&admission.file, libc::F_RDLCK, ALONE)?;
         }
         Ok(admission)
@@ -172,7 +172,7 @@ impl Admission {
             return Ok(Some(before));
         }
         self.run()?;
-        if self.kind == Kind::CheckAlone {
+        if self.kind == AdmissionKind::CheckAlone {
             lock(&self.file, libc::F_RDLCK, ALONE)?;
         }
         if let Some(place) = self.place.take() {
@@ -190,15 +190,15 @@ impl Admission {
             is_short: false,
         };
         if seen.depends_on_memory() {
-            seen.is_short = self.kind == Kind::CheckAlone
+            seen.is_short = self.kind == AdmissionKind::CheckAlone
                 || is_locked(&self.file, ALONE)?
                 || self
                     .gauge
                     .is_short(running.iter().map(|byte| pid_of(*byte)));
         }
         let patience = match self.kind {
-            Kind::Command => self.rules.patience,
-            Kind::Check | Kind::CheckAlone => self.rules.patience * OF_CHECK,
+            AdmissionKind::Command => self.rules.patience,
+            AdmissionKind::Check | AdmissionKind::CheckAlone => self.rules.patience * OF_CHECK,
         };
         Ok(seen.decide(patience))
     }
@@ -216,8 +216,8 @@ impl Admission {
 
     fn queue(&self) -> i64 {
         match self.kind {
-            Kind::Command => COMMANDS,
-            Kind::Check | Kind::CheckAlone => CHECKS,
+            AdmissionKind::Command => COMMANDS,
+            AdmissionKind::Check | AdmissionKind::CheckAlone => CHECKS,
         }
     }
 

@@ -100,6 +100,7 @@ impl Disk {
                 matches!(event, Event::Answer { content, .. } if content.iter().any(|block| matches!(block, Block::ToolUse { .. })))
             }
             Some(Mutant::ResultsAreLate) => matches!(event, Event::Result { .. }),
+            Some(Mutant::AdmissionsAreLate) => matches!(event, Event::Admitted { .. }),
             Some(Mutant::PositionLags) => {
                 let mut entry: Entry = serde_json::from_slice(&line).unwrap();
                 let at = std::mem::replace(&mut self.before, entry.inbox);

@@ -25,6 +25,8 @@ pub(super) enum Mutant {
     AnswersAreLate,
     /// Rule 14: each result is before the next call runs.
     ResultsAreLate,
+    /// That a call begins which has waited is before it begins.
+    AdmissionsAreLate,
     /// Rule 14: an interrupted call is not run again.
     RunsAgain,
     /// Rule 14: the model is told that it may have run.
@@ -73,6 +75,7 @@ missed! {
     the_cut_of_a_torn_tail_is_missed: TornTailStays,
     the_answer_before_its_calls_is_missed: AnswersAreLate,
     the_result_before_the_next_call_is_missed: ResultsAreLate,
+    the_end_of_a_wait_before_its_call_is_missed: AdmissionsAreLate,
     the_call_that_is_not_run_again_is_missed: RunsAgain,
     the_word_that_it_may_have_run_is_missed: InterruptedIsNotTold,
     the_same_ids_are_missed: OtherIdsWhenRepeated,

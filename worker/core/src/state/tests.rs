@@ -789,3 +789,63 @@ fn a_summary_in_work_comes_before_the_mail_and_ends_for_a_shutdown_or_an_interru
         "the next work was not interrupted"
     );
 }
+
+/// A call that waits for memory has not begun: all that could end a call ends it at once.
+#[test]
+fn what_ends_a_wait_for_memory() {
+    let held = |gated| {
+        let mut state = at(At::Call);
+        state.holding(2, gated);
+        state
+    };
+    let state = held(true);
+    assert_eq!(state.hold(NOW), Ok(None));
+    assert_eq!(
+        state.report(false).activity,
+        "waits for memory, 2 before it"
+    );
+    assert_eq!(state.report(false).doing, Doing::Working);
+    let directed = |gated, directive| {
+        let mut state = held(gated);
+        state.directive(directive, NOW);
+        state
+    };
+    let closed = directed(true, closes(2));
+    assert_eq!(closed.hold(NOW), Err(Why::Closed));
+    // Nothing runs that an open gate let through.
+    assert_eq!(closed.report(false).applied_seq, 2);
+    assert_eq!(directed(false, closes(2)).hold(NOW), Ok(None));
+    let checked = Directive {
+        checking: Some(3),
+        ..closes(2)
+    };
+    assert_eq!(directed(true, checked).hold(NOW), Err(Why::Checked(3)));
+    let released = Directive {
+        release: true,
+        ..directive(2)
+    };
+    assert_eq!(directed(false, released).hold(NOW), Err(Why::Released));
+    assert_eq!(directed(false, asks(2)).hold(NOW), Err(Why::Asked));
+    let mut state = held(false);
+    state.interrupt();
+    assert_eq!(state.hold(NOW), Err(Why::Interrupted));
+    state.end(IncarnationEnd::Terminated);
+    assert_eq!(state.hold(NOW), Err(Why::Ends(IncarnationEnd::Terminated)));
+}
+
+#[test]
+fn a_command_that_was_killed_for_memory_is_seen_until_the_next_one_ends() {
+    let mut state = at(At::Call);
+    let ends = |content: &str| Event::Result {
+        tool_use_id: "0".to_owned(),
+        content: content.to_owned(),
+        is_error: true,
+        images: Vec::new(),
+    };
+    state.follow(&ends("[exit code 137; killed for memory: the kernel]"));
+    let activity = state.report(false).activity;
+    assert!(activity.contains("killed for memory"), "{activity}");
+    state.follow(&ends("[exit code 1]"));
+    let activity = state.report(false).activity;
+    assert!(!activity.contains("killed for memory"), "{activity}");
+}

@@ -674,3 +674,27 @@ fn a_subagent_goes_on_where_its_text_was_cut_and_the_next_one_begins_anew() {
     assert!(work.delegated_cut.goes_on());
     assert_eq!(work.delegated_text, "x");
 }
+
+#[test]
+fn a_call_that_waited_for_memory_has_begun_only_when_that_is_recorded() {
+    let held = Event::Held {
+        tool_use_id: "0".to_owned(),
+    };
+    let admitted = Event::Admitted {
+        tool_use_id: "0".to_owned(),
+        waited: 2.5,
+    };
+    let told = |events: &[Event]| {
+        let before = [begins(Some("go")), answer(&["bash", "bash"])];
+        let mut work = replayed(&[&before[..], events].concat());
+        interrupted(&mut work)
+            .into_iter()
+            .map(|(_, content)| content)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(told(std::slice::from_ref(&held)), [NOT_BEGUN, NOT_BEGUN]);
+    let begun = told(&[held.clone(), admitted.clone()]);
+    assert!(begun[0].contains("may have run"), "{begun:?}");
+    let next = told(&[held, admitted, result("0")]);
+    assert!(next[0].contains("may have run"), "{next:?}");
+}

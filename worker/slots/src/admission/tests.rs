@@ -45,11 +45,11 @@ async fn those_that_wait_begin_in_order_and_checks_first() {
     let scratch = tempfile::tempdir().unwrap();
     let _takes = Takes::memory();
     let queue = short(scratch.path(), LONG);
-    let first = queue.ask(Kind::Command).unwrap();
+    let first = queue.ask(AdmissionKind::Command).unwrap();
     assert_eq!(first.before(), None, "nothing else runs");
-    let mut second = queue.ask(Kind::Command).unwrap();
-    let mut third = queue.ask(Kind::Command).unwrap();
-    let mut check = queue.ask(Kind::Check).unwrap();
+    let mut second = queue.ask(AdmissionKind::Command).unwrap();
+    let mut third = queue.ask(AdmissionKind::Command).unwrap();
+    let mut check = queue.ask(AdmissionKind::Check).unwrap();
     assert_eq!(
         (second.before(), third.before(), check.before()),
         (Some(0), Some(1), Some(0))
@@ -79,12 +79,12 @@ async fn patience_ends_and_a_check_has_more_of_it() {
     let scratch = tempfile::tempdir().unwrap();
     let _takes = Takes::memory();
     let queue = short(scratch.path(), LONG);
-    let _runs = queue.ask(Kind::Command).unwrap();
-    let mut command = queue.ask(Kind::Command).unwrap();
+    let _runs = queue.ask(AdmissionKind::Command).unwrap();
+    let mut command = queue.ask(AdmissionKind::Command).unwrap();
     command.changed().await;
     let waited = command.waited().unwrap();
     assert!(waited >= LONG && waited < LONG + 2 * LOOKS, "{waited:?}");
-    let mut check = queue.ask(Kind::Check).unwrap();
+    let mut check = queue.ask(AdmissionKind::Check).unwrap();
     check.changed().await;
     let waited = check.waited().unwrap();
     assert!(
@@ -102,16 +102,16 @@ async fn one_that_runs_alone_begins_alone_and_nothing_begins_beside_it() {
         memory: Some(1 << 40),
     };
     let queue = Admissions::open(&scratch.path().join("admission"), rules, None).unwrap();
-    let runs = queue.ask(Kind::Command).unwrap();
-    let beside = queue.ask(Kind::Check).unwrap();
+    let runs = queue.ask(AdmissionKind::Command).unwrap();
+    let beside = queue.ask(AdmissionKind::Check).unwrap();
     assert_eq!(
         (runs.before(), beside.before()),
         (None, None),
         "there is room"
     );
-    let mut alone = queue.ask(Kind::CheckAlone).unwrap();
+    let mut alone = queue.ask(AdmissionKind::CheckAlone).unwrap();
     assert_eq!(alone.before(), Some(0));
-    let mut behind = queue.ask(Kind::Command).unwrap();
+    let mut behind = queue.ask(AdmissionKind::Command).unwrap();
     assert_eq!(behind.before(), Some(1));
     drop((runs, beside));
     alone.changed().await;

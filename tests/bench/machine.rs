@@ -189,8 +189,8 @@ fn takers(admit: &str) -> (u64, Duration) {
 /// Returns how much memory the commands of the teammates have, in MiB.
 fn used(team: &Team) -> u64 {
     let all = BUILDERS.iter().flat_map(|it| descendants(team.pid(it)));
-    let pages: u64 = all.filter_map(|pid| resident(pid)).sum();
-    pages * rustix::param::page_size() as u64 >> 20
+    let pages: u64 = all.filter_map(resident).sum();
+    (pages * rustix::param::page_size() as u64) >> 20
 }
 
 /// Returns how many pages of memory a process has; none if it has ended.

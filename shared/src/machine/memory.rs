@@ -10,14 +10,14 @@ const PRESSURE: &str = "/proc/pressure/memory";
 
 /// How much memory there is, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Amount {
+pub struct MemoryAmount {
     /// All of it.
     pub total: u64,
     /// What can be had without a process losing its own.
     pub available: u64,
 }
 
-impl Amount {
+impl MemoryAmount {
     /// Tells whether less than so many percent of it are available.
     pub fn is_below(self, percent: u32) -> bool {
         let available = u128::from(self.available) * 100;
@@ -40,17 +40,17 @@ fn stalled_in(text: &str) -> Option<f64> {
 }
 
 /// Returns how much memory the machine has.
-pub fn of_machine() -> Option<Amount> {
+pub fn of_machine() -> Option<MemoryAmount> {
     machine_in(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-fn machine_in(text: &str) -> Option<Amount> {
+fn machine_in(text: &str) -> Option<MemoryAmount> {
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         let kilobytes = line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?;
         kilobytes.checked_mul(1024)
     };
-    Some(Amount {
+    Some(MemoryAmount {
         total: field("MemTotal:")?,
         available: field("MemAvailable:")?,
     })
@@ -71,14 +71,14 @@ pub fn limited_cgroups(own: Option<&Path>) -> Vec<PathBuf> {
 }
 
 /// Returns how much memory a cgroup has; none if it has no limit.
-pub fn of_cgroup(folder: &Path) -> Option<Amount> {
+pub fn of_cgroup(folder: &Path) -> Option<MemoryAmount> {
     let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
     let total: u64 = read("memory.max")?.trim().parse().ok()?;
     let used: u64 = read("memory.current")?.trim().parse().ok()?;
     // The kernel takes that back first.
     let cached = field_of(&read("memory.stat").unwrap_or_default(), "inactive_file");
     let used = used.saturating_sub(cached.unwrap_or_default());
-    Some(Amount {
+    Some(MemoryAmount {
         total,
         available: total.saturating_sub(used),
     })

@@ -18,7 +18,7 @@ use teamd_shared::transcript::{Block, Event};
 use crate::session::Session;
 use crate::tools::{Runs, Tools};
 use crate::transcript::TranscriptError;
-use admission::{Asker, after_wait};
+use admission::{CallOwner, after_wait};
 use teamd_worker_core::cut::{CONTINUE, CUT_CALL};
 use teamd_worker_core::state::{IncarnationEnd, Why};
 use teamd_worker_core::submission::{Asks, LeadQuestion};
@@ -260,7 +260,7 @@ impl<T: Tools> Session<T> {
             return self.end_call(Outcome::error(why));
         }
         let is_mind = action.is_mind();
-        let admission = match self.admit(&action, gate, Asker::Member).await? {
+        let admission = match self.admit(&action, gate, CallOwner::Member).await? {
             Ok(admission) => admission,
             Err(why) => return self.end_call(self.not_run(&why)),
         };

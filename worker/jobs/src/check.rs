@@ -22,7 +22,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use crate::JobSetting;
 use teamd_worker_core::state::waits_for_memory;
 use teamd_worker_sandbox::run::{
-    Admission, GOOD_END, Kind, LiveLog, OutputReader, Runner, RunnerConfig,
+    AdmissionKind, AdmissionTicket, GOOD_END, LiveLog, OutputReader, Runner, RunnerConfig,
 };
 use teamd_worker_sandbox::{Keeps, OwnCgroup, accept};
 
@@ -136,9 +136,9 @@ pub(crate) async fn commands(
     log: &File,
 ) -> anyhow::Result<CheckReport> {
     let kind = if order.alone {
-        Kind::CheckAlone
+        AdmissionKind::CheckAlone
     } else {
-        Kind::Check
+        AdmissionKind::Check
     };
     let _admitted = admit(runner.ask(kind), log).await;
     let began = Instant::now();
@@ -181,7 +181,7 @@ pub(crate) async fn commands(
 
 /// Waits until a check may begin, and says so in its log. Returns what is to be kept until it is
 /// over.
-async fn admit(mut admission: Option<Admission>, mut log: &File) -> Option<Admission> {
+async fn admit(mut admission: Option<AdmissionTicket>, mut log: &File) -> Option<AdmissionTicket> {
     let asked = admission.as_mut()?;
     while let Some(before) = asked.before() {
         tell(&mut log, &waits_for_memory(before));

@@ -35,7 +35,7 @@ use teamd_shared::member::{Bounds, Gate, Sandbox, SandboxMode};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_worker_core::tools::{Bash, Outcome};
-pub use teamd_worker_slots::{Admission, Kind};
+pub use teamd_worker_slots::{AdmissionKind, AdmissionTicket};
 use teamd_worker_slots::{Admissions, Lease, Slots};
 use tokio::task::JoinSet;
 

@@ -28,7 +28,7 @@ use teamd_shared::machine::AdmissionRules;
 use tokio::time::{Instant, sleep};
 
 use crate::locks::{is_locked, lock, locked, look_at, open_again};
-use decision::{Seen, Standing};
+use decision::{QueueStanding, QueueView};
 use gauge::Gauge;
 
 /// The byte of those that run alone.
@@ -80,7 +80,7 @@ pub struct Admissions {
 
 /// A command or check that was admitted, or waits for that. Dropped, it does neither.
 #[derive(Debug)]
-pub struct Admission {
+pub struct AdmissionTicket {
     file: File,
     gauge: Arc<Gauge>,
     rules: AdmissionRules,
@@ -112,8 +112,8 @@ impl Admissions {
     ///
     /// # Errors
     /// The system's error.
-    pub fn ask(&self, kind: AdmissionKind) -> io::Result<Admission> {
-        let mut admission = Admission {
+    pub fn ask(&self, kind: AdmissionKind) -> io::Result<AdmissionTicket> {
+        let mut admission = AdmissionTicket {
             file: open_again(&self.look)?,
             gauge: Arc::clone(&self.gauge),
             rules: self.rules,
@@ -125,7 +125,7 @@ impl Admissions {
         };
         // Counted first: of two that ask at once, both see the other one.
         let running = admission.run()?;
-        if let Standing::Waits { before } = admission.look()? {
+        if let QueueStanding::Waits { before } = admission.look()? {
             if let Some(running) = running {
                 lock(&admission.file, libc::F_UNLCK, running)?;
             }
@@ -138,7 +138,7 @@ impl Admissions {
     }
 }
 
-impl Admission {
+impl AdmissionTicket {
     /// Returns how many are before it; none if it may begin.
     pub fn before(&self) -> Option<u32> {
         self.before
@@ -168,7 +168,7 @@ impl Admission {
 
     /// Begins if it may, else returns how many are before it.
     fn step(&mut self) -> io::Result<Option<u32>> {
-        if let Standing::Waits { before } = self.look()? {
+        if let QueueStanding::Waits { before } = self.look()? {
             return Ok(Some(before));
         }
         self.run()?;
@@ -181,9 +181,9 @@ impl Admission {
         Ok(None)
     }
 
-    fn look(&self) -> io::Result<Standing> {
+    fn look(&self) -> io::Result<QueueStanding> {
         let running = locked(&self.file, RUNNING, PLACES)?;
-        let mut seen = Seen {
+        let mut seen = QueueView {
             waited: self.asked.elapsed(),
             before: self.count_before()?,
             others_run: !running.is_empty(),

@@ -30,7 +30,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-pub use admission::{Admission, Admissions, AdmissionKind};
+pub use admission::{AdmissionKind, AdmissionTicket, Admissions};
 pub use lease::Lease;
 use pool::Pool;
 use teamd_shared::machine::Form;

@@ -35,7 +35,7 @@ impl Runs for Idle {
 
 impl Tools for Idle {
     type Running = Self;
-    type Admission = teamd_worker_sandbox::run::Admission;
+    type Admission = teamd_worker_sandbox::run::AdmissionTicket;
 
     fn start(&mut self, _: LocalAction, _: Gate) -> Self {
         Self

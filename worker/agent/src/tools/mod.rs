@@ -27,7 +27,7 @@ use teamd_shared::transcript::Usage;
 use teamd_worker_core::state::Budget;
 use teamd_worker_core::tools::{LocalAction, Outcome};
 use teamd_worker_model::{AgentProcess, Launch};
-use teamd_worker_sandbox::run::{Admission, EndedCommand};
+use teamd_worker_sandbox::run::{AdmissionTicket, EndedCommand};
 use tokio::sync::watch;
 
 pub(crate) use toolbox::Toolbox;
@@ -134,7 +134,7 @@ pub(crate) trait Admits {
     fn waited(&self) -> Option<Duration>;
 }
 
-impl Admits for Admission {
+impl Admits for AdmissionTicket {
     fn before(&self) -> Option<u32> {
         Self::before(self)
     }

@@ -22,7 +22,8 @@ use teamd_worker_core::state::Budget;
 use teamd_worker_core::tools::{EditFile, LocalAction, Outcome, RunAgent, Sleep, WriteFile};
 use teamd_worker_model::{AgentProcess, Launch, Meter, upstreams};
 use teamd_worker_sandbox::run::{
-    self, Admission, EndedCommand, GateHandle, Kind, Runner, RunnerConfig, reap_orphans,
+    self, AdmissionKind, AdmissionTicket, EndedCommand, GateHandle, Runner, RunnerConfig,
+    reap_orphans,
 };
 use teamd_worker_sandbox::{ConfinementArgs, Gateway, Vendor};
 use tokio::sync::watch;
@@ -249,11 +250,13 @@ impl Toolbox {
 
 impl Tools for Toolbox {
     type Running = RunningCall;
-    type Admission = Admission;
+    type Admission = AdmissionTicket;
 
-    fn admission(&mut self, action: &LocalAction) -> Option<Admission> {
+    fn admission(&mut self, action: &LocalAction) -> Option<AdmissionTicket> {
         match action {
-            LocalAction::Bash(bash) if !bash.run_in_background => self.runner.ask(Kind::Command),
+            LocalAction::Bash(bash) if !bash.run_in_background => {
+                self.runner.ask(AdmissionKind::Command)
+            }
             _ => None,
         }
     }

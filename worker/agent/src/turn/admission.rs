@@ -12,7 +12,7 @@ use teamd_worker_core::tools::{LocalAction, Outcome};
 
 /// Who makes a call.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Asker {
+pub(super) enum CallOwner {
     /// The member itself.
     Member,
     /// A subagent of it. Its call of `delegate` is interrupted in any case, so its waits are not
@@ -27,7 +27,7 @@ impl<T: Tools> Session<T> {
         &mut self,
         action: &LocalAction,
         gate: Gate,
-        asker: Asker,
+        asker: CallOwner,
     ) -> Result<Result<Option<T::Admission>, Why>, TranscriptError> {
         let Some(mut admission) = self.dispatcher.toolbox.admission(action) else {
             return Ok(Ok(None));
@@ -36,7 +36,7 @@ impl<T: Tools> Session<T> {
             return Ok(Ok(Some(admission)));
         }
         let waiting = match (asker, self.dispatcher.state.work.calls.front()) {
-            (Asker::Member, Some(call)) => Some(call.id.clone()),
+            (CallOwner::Member, Some(call)) => Some(call.id.clone()),
             _ => None,
         };
         if let Some(tool_use_id) = waiting.clone() {

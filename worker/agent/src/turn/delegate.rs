@@ -7,7 +7,7 @@
 use teamd_shared::member::Gate;
 use teamd_shared::transcript::Event;
 
-use super::admission::{Asker, after_wait};
+use super::admission::{CallOwner, after_wait};
 use super::refusal_of_gate;
 use crate::session::Session;
 use crate::tools::{Runs, Tools};
@@ -152,7 +152,7 @@ impl<T: Tools> Session<T> {
             self.end_call_of_subagent(delegating, id, Outcome::error(why.as_str()))?;
             return Ok(interrupted(&format!("its call of {name} was {why}")));
         }
-        let admission = match self.admit(&action, gate, Asker::Subagent).await? {
+        let admission = match self.admit(&action, gate, CallOwner::Subagent).await? {
             Ok(admission) => admission,
             Err(why) => return self.break_off_subagent(delegating, id, &why),
         };

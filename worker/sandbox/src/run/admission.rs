@@ -4,13 +4,13 @@
 use std::io;
 
 use teamd_shared::machine::admission_file;
-use teamd_worker_slots::{Admission, Admissions, AdmissionKind};
+use teamd_worker_slots::{AdmissionKind, AdmissionTicket, Admissions};
 
 use super::{Runner, RunnerConfig};
 
 impl Runner {
     /// Asks whether a command or check may begin; none: it begins, and does not count.
-    pub fn ask(&self, kind: AdmissionKind) -> Option<Admission> {
+    pub fn ask(&self, kind: AdmissionKind) -> Option<AdmissionTicket> {
         let admissions = self.admissions.get_or_init(|| {
             open(&self.config).unwrap_or_else(|error| {
                 tracing::warn!("commands are not held back for memory: {error}");

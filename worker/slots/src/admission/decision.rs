@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// What one that asks sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct QueueView {
     /// How long it has waited.
     pub(crate) waited: Duration,
     /// How many wait before it.
@@ -17,7 +17,7 @@ pub(crate) struct Seen {
 
 /// Whether it may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum QueueStanding {
     /// It begins.
     Begins,
     /// It waits.
@@ -27,7 +27,7 @@ pub(crate) enum Standing {
     },
 }
 
-impl Seen {
+impl QueueView {
     /// Tells whether the memory decides.
     pub(crate) fn depends_on_memory(self) -> bool {
         self.before == 0 && self.others_run
@@ -35,15 +35,15 @@ impl Seen {
 
     /// Decides. What waits longer than its patience begins: memory that stays short is no reason to
     /// do nothing.
-    pub(crate) fn decide(self, patience: Duration) -> Standing {
+    pub(crate) fn decide(self, patience: Duration) -> QueueStanding {
         let before = self.before;
         if self.waited >= patience {
-            return Standing::Begins;
+            return QueueStanding::Begins;
         }
         if before > 0 || self.others_run && self.is_short {
-            return Standing::Waits { before };
+            return QueueStanding::Waits { before };
         }
-        Standing::Begins
+        QueueStanding::Begins
     }
 }
 

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use teamd_shared::machine::AdmissionRules;
-use teamd_shared::machine::memory::{Amount, limited_cgroups, of_cgroup, of_machine, stalled};
+use teamd_shared::machine::memory::{
+    MemoryAmount, limited_cgroups, of_cgroup, of_machine, stalled,
+};
 use teamd_shared::process::Stat;
 
 /// The share of the last ten seconds, in percent, in which a process waited for memory: above it,
@@ -44,7 +46,7 @@ impl Gauge {
         if let Some(total) = self.pretended {
             let used = used_below(&running.collect::<Vec<_>>());
             let available = total.saturating_sub(used);
-            return Amount { total, available }.is_below(self.reserve);
+            return MemoryAmount { total, available }.is_below(self.reserve);
         }
         let is_stalled = stalled().is_some_and(|share| share > STALLED);
         let machine = of_machine();

@@ -13,7 +13,7 @@ fn ticks(count: u32) -> Duration {
 
 /// One that asks at a time, and runs for some.
 #[derive(Debug, Clone)]
-struct Asker {
+struct Waiter {
     asks_at: u32,
     is_check: bool,
     runs_for: u32,
@@ -24,7 +24,7 @@ struct Asker {
     is_gone: bool,
 }
 
-impl Asker {
+impl Waiter {
     fn patience(&self) -> u32 {
         if self.is_check {
             10 * PATIENCE
@@ -43,9 +43,9 @@ impl Asker {
 }
 
 /// Returns which of the others are before one.
-fn before(all: &[Asker], index: usize, now: u32) -> Vec<usize> {
+fn before(all: &[Waiter], index: usize, now: u32) -> Vec<usize> {
     let own = &all[index];
-    let is_before = |(other, it): &(usize, &Asker)| {
+    let is_before = |(other, it): &(usize, &Waiter)| {
         *other != index
             && it.waits(now)
             && if it.is_check == own.is_check {
@@ -58,9 +58,9 @@ fn before(all: &[Asker], index: usize, now: u32) -> Vec<usize> {
     found.map(|(other, _)| other).collect()
 }
 
-fn asker() -> impl Strategy<Value = Asker> {
+fn asker() -> impl Strategy<Value = Waiter> {
     (0..400_u32, any::<bool>(), 1..600_u32, 0..70_u32).prop_map(
-        |(asks_at, is_check, runs_for, memory)| Asker {
+        |(asks_at, is_check, runs_for, memory)| Waiter {
             asks_at,
             is_check,
             runs_for,
@@ -97,7 +97,7 @@ proptest! {
                 let ahead = before(&all, index, now);
                 let others: Vec<_> = all.iter().filter(|it| it.runs(now)).collect();
                 let used: u32 = others.iter().map(|it| it.memory).sum();
-                let seen = Seen {
+                let seen = QueueView {
                     waited: ticks(now - all[index].asks_at),
                     before: u32::try_from(ahead.len()).unwrap(),
                     others_run: !others.is_empty(),
@@ -106,14 +106,14 @@ proptest! {
                 let waited = now - all[index].asks_at;
                 let patience = all[index].patience();
                 match seen.decide(ticks(patience)) {
-                    Standing::Begins => {
+                    QueueStanding::Begins => {
                         let in_order = ahead.is_empty() || waited >= patience;
                         prop_assert!(in_order, "{index} begins before {ahead:?}");
                         let has_room = used <= 90 || others.is_empty() || waited >= patience;
                         prop_assert!(has_room, "{index} begins at {used} %");
                         all[index].begun = Some(now);
                     }
-                    Standing::Waits { before } => {
+                    QueueStanding::Waits { before } => {
                         prop_assert!(waited < patience, "{index} waits {waited}");
                         prop_assert_eq!(before as usize, ahead.len());
                         let must = !ahead.is_empty() || !others.is_empty();
@@ -132,33 +132,33 @@ proptest! {
 
 #[test]
 fn only_short_memory_and_another_one_hold_back() {
-    let seen = Seen {
+    let seen = QueueView {
         waited: Duration::ZERO,
         before: 0,
         others_run: true,
         is_short: true,
     };
-    let decide = |seen: Seen| seen.decide(ticks(PATIENCE));
-    assert_eq!(decide(seen), Standing::Waits { before: 0 });
-    let alone = Seen {
+    let decide = |seen: QueueView| seen.decide(ticks(PATIENCE));
+    assert_eq!(decide(seen), QueueStanding::Waits { before: 0 });
+    let alone = QueueView {
         others_run: false,
         ..seen
     };
-    assert_eq!(decide(alone), Standing::Begins);
+    assert_eq!(decide(alone), QueueStanding::Begins);
     assert!(!alone.depends_on_memory() && seen.depends_on_memory());
-    let has_room = Seen {
+    let has_room = QueueView {
         is_short: false,
         ..seen
     };
-    assert_eq!(decide(has_room), Standing::Begins);
-    let behind = Seen {
+    assert_eq!(decide(has_room), QueueStanding::Begins);
+    let behind = QueueView {
         before: 2,
         ..has_room
     };
-    assert_eq!(decide(behind), Standing::Waits { before: 2 });
-    let late = Seen {
+    assert_eq!(decide(behind), QueueStanding::Waits { before: 2 });
+    let late = QueueView {
         waited: ticks(PATIENCE),
         ..behind
     };
-    assert_eq!(decide(late), Standing::Begins);
+    assert_eq!(decide(late), QueueStanding::Begins);
 }

@@ -285,7 +285,7 @@ impl<T: Tools> Session<T> {
     fn clear_up(&self) {
         let work = &self.dispatcher.state.work;
         let own = work.calls.front().map(|call| (self.caller, call));
-        let of_subagent = work.delegated.front();
+        let of_subagent = work.subagent.calls.front();
         let of_subagent = of_subagent.map(|call| (Caller::Subagent, call));
         for (caller, call) in own.into_iter().chain(of_subagent) {
             if let Ok(Call {

@@ -38,18 +38,11 @@ pub struct State {
     shutdown: Option<OpenShutdown>,
     /// The answer that is on its way to the daemon.
     answer: Option<ShutdownAnswer>,
-    /// Whether the daemon has recorded that this incarnation ends.
-    release: bool,
-    /// Whether the model let itself go, with calls in the same answer: they still run.
-    keep_calls: bool,
+    release: Release,
     arrived: Arrived,
     /// When mail is consumed that starts a turn after a moment.
     take_in_at: Option<Duration>,
-    /// The pause in the model call that runs.
-    pause: Option<Waiting>,
-    /// Why the service of the model did not serve when a call of it was dropped; none since a call
-    /// has begun again.
-    outage: Option<String>,
+    service: ServiceSeen,
     limits: Budget,
     /// The prices of the models that answer in the place of its own, as far as they are known.
     other_prices: BTreeMap<String, Price>,
@@ -60,6 +53,24 @@ pub struct State {
     background: bool,
     leaving: bool,
     compaction: Compaction,
+}
+
+/// How far the approval of a shutdown is.
+#[derive(Debug, Clone, Default)]
+struct Release {
+    /// Whether the daemon has recorded that this incarnation ends.
+    is_recorded: bool,
+    /// Whether the model let itself go, with calls in the same answer: they still run.
+    keeps_calls: bool,
+}
+
+/// What was seen of the service of the model.
+#[derive(Debug, Clone, Default)]
+struct ServiceSeen {
+    /// The pause in the model call that runs.
+    pause: Option<Waiting>,
+    /// Why it did not serve when a call of it was dropped; none since a call has begun again.
+    outage: Option<String>,
 }
 
 /// The summary that people ask for.
@@ -185,12 +196,10 @@ impl State {
             },
             shutdown: None,
             answer: None,
-            release: false,
-            keep_calls: false,
+            release: Release::default(),
             arrived,
             take_in_at: None,
-            pause: None,
-            outage: None,
+            service: ServiceSeen::default(),
             limits,
             other_prices: BTreeMap::new(),
             interrupted: false,

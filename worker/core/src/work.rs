@@ -35,6 +35,35 @@ const NOT_BEGUN: &str = "not run: the worker was restarted before it";
 /// How much of an error the roster shows, in characters.
 const SHOWN: usize = 160;
 
+/// What memory has to do with the calls of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CallMemory {
+    /// Whether the next call waits for memory, and has not begun.
+    pub held: bool,
+    /// Whether the last one was killed for memory.
+    pub killed: bool,
+}
+
+/// How far the subagent of a call of `delegate` is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SubagentProgress {
+    /// Its calls without a result.
+    pub calls: VecDeque<ToolUse>,
+    /// Its answers that were cut.
+    pub cut: CutAnswers,
+    /// All that its last answer says.
+    pub text: String,
+}
+
+/// How a piece of work has ended.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LastWork {
+    /// Why it came to nothing, in a few words; empty if it did not.
+    pub trouble: String,
+    /// How it ended.
+    pub idle_reason: Option<IdleReason>,
+}
+
 /// How far the work of a member is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkProgress {
@@ -54,27 +83,18 @@ pub struct WorkProgress {
     pub fallback: Option<String>,
     /// The calls that have no result, in order; the first one is next, or runs.
     pub calls: VecDeque<ToolUse>,
-    /// Whether the first of them waits for memory, and has not begun.
-    pub held: bool,
-    /// Whether the last call was killed for memory.
-    pub killed: bool,
-    /// The calls without a result of the subagent of the first of them, if that is such a call.
-    pub delegated: VecDeque<ToolUse>,
-    /// The answers of that subagent that were cut.
-    pub delegated_cut: CutAnswers,
-    /// All that its last answer says.
-    pub delegated_text: String,
+    /// What memory has to do with them.
+    pub memory: CallMemory,
+    /// The subagent of the first of them, if that is such a call.
+    pub subagent: SubagentProgress,
     /// The steps that the model has written down.
     pub todo: TodoList,
     /// What the lead gets to read when the work ends: the final answer, or the error.
     pub closing: String,
     /// What was cut at the limit of one answer, and goes on.
     pub cut: CutAnswers,
-    /// Why the last piece of work came to nothing, in a few words; empty if it did not, or another
-    /// one has begun.
-    pub trouble: String,
-    /// How the last piece of work ended; none if another one has begun.
-    pub idle_reason: Option<IdleReason>,
+    /// How the last piece of work ended; nothing if another one has begun.
+    pub last: LastWork,
     /// How far the inbox is consumed.
     pub position: Position,
     /// The notices that follow from entries and that the lead does not have yet, oldest first. The
@@ -107,16 +127,12 @@ impl WorkProgress {
             usage: UsageByModel::default(),
             fallback: None,
             calls: VecDeque::new(),
-            held: false,
-            killed: false,
-            delegated: VecDeque::new(),
-            delegated_cut: CutAnswers::default(),
-            delegated_text: String::new(),
+            memory: CallMemory::default(),
+            subagent: SubagentProgress::default(),
             todo: TodoList::default(),
             closing: String::new(),
             cut: CutAnswers::default(),
-            trouble: String::new(),
-            idle_reason: None,
+            last: LastWork::default(),
             position: Position::START,
             notices: VecDeque::new(),
         }
@@ -156,15 +172,15 @@ impl WorkProgress {
             } => {
                 self.count(*usage);
                 self.turns = self.turns.saturating_add(*model_calls);
-                self.delegated.extend(calls_of(content, false));
-                let has_calls = !self.delegated.is_empty();
+                self.subagent.calls.extend(calls_of(content, false));
+                let has_calls = !self.subagent.calls.is_empty();
                 let text = text_of(content);
-                self.delegated_text = self.delegated_cut.answered(text, *cut, has_calls);
+                self.subagent.text = self.subagent.cut.answered(text, *cut, has_calls);
             }
-            Event::Messages { messages } => self.delegated_cut.read(messages),
+            Event::Messages { messages } => self.subagent.cut.read(messages),
             Event::Compacted { usage, .. } => self.count(*usage),
             Event::Result { tool_use_id, .. } => {
-                self.delegated.retain(|call| call.id != *tool_use_id);
+                self.subagent.calls.retain(|call| call.id != *tool_use_id);
             }
             _ => {}
         }
@@ -228,9 +244,9 @@ impl WorkProgress {
                     .front()
                     .is_some_and(|call| call.id != *tool_use_id);
                 self.calls.retain(|call| call.id != *tool_use_id);
-                self.killed = *is_error && content.contains(KILLED);
+                self.memory.killed = *is_error && content.contains(KILLED);
                 if !is_beside {
-                    self.held = false;
+                    self.memory.held = false;
                     self.end_subagent();
                     self.at = if self.calls.is_empty() {
                         At::Turn { results: true }
@@ -246,13 +262,12 @@ impl WorkProgress {
                 goes_on,
             } => {
                 self.calls.clear();
-                self.held = false;
-                self.killed = false;
+                self.memory = CallMemory::default();
                 self.end_subagent();
                 self.fallback = None;
                 self.at = At::Idle;
-                self.trouble = trouble(*idle_reason, content);
-                self.idle_reason = Some(*idle_reason);
+                self.last.trouble = trouble(*idle_reason, content);
+                self.last.idle_reason = Some(*idle_reason);
                 if *goes_on {
                     self.begin();
                 }
@@ -281,19 +296,17 @@ impl WorkProgress {
             // from.
             Event::Left { goes_on, .. } => {
                 self.calls.clear();
-                self.held = false;
-                self.killed = false;
+                self.memory = CallMemory::default();
                 self.end_subagent();
                 self.fallback = None;
-                self.trouble = String::new();
-                self.idle_reason = None;
+                self.last = LastWork::default();
                 self.at = At::Idle;
                 if *goes_on {
                     self.begin();
                 }
             }
-            Event::Held { .. } => self.held = true,
-            Event::Admitted { .. } => self.held = false,
+            Event::Held { .. } => self.memory.held = true,
+            Event::Admitted { .. } => self.memory.held = false,
             Event::Fallback { answers, .. } => self.fallback = Some(answers.clone()),
             Event::Incarnation { .. } | Event::Restarted { .. } | Event::Asked { .. } => {}
         }
@@ -301,9 +314,7 @@ impl WorkProgress {
 
     /// The call of `delegate` is over, and its subagent with it.
     fn end_subagent(&mut self) {
-        self.delegated.clear();
-        self.delegated_cut = CutAnswers::default();
-        self.delegated_text = String::new();
+        self.subagent = SubagentProgress::default();
     }
 
     /// Returns whose work it is.
@@ -324,8 +335,7 @@ impl WorkProgress {
             self.spent = UsageByModel::default();
             self.granted = Grant::default();
             self.cut = CutAnswers::default();
-            self.trouble = String::new();
-            self.idle_reason = None;
+            self.last = LastWork::default();
         }
     }
 
@@ -390,7 +400,7 @@ impl WorkProgress {
             if runs_again(caller, call) || (continues && !call.is_beside) {
                 continue;
             }
-            let may_have_begun = number == 0 && !self.held || call.is_beside;
+            let may_have_begun = number == 0 && !self.memory.held || call.is_beside;
             let content = if may_have_begun {
                 caller.may_have_run()
             } else {

@@ -148,6 +148,12 @@ pub(super) struct App {
     pub(super) question: Option<Confirmation>,
     /// What became of what was done last.
     pub(super) notice: String,
+    pub(super) frame: DrawnFrame,
+}
+
+/// What the last frame shows.
+#[derive(Debug, Default)]
+pub(super) struct DrawnFrame {
     /// Where a click goes.
     pub(super) targets: Vec<(Rect, ClickTarget)>,
     /// The latest time of which the age is on the screen, in seconds since 1970.
@@ -276,7 +282,8 @@ impl App {
     /// Finds what was clicked.
     pub(super) fn target(&self, column: u16, row: u16) -> Option<ClickTarget> {
         let at = Position::new(column, row);
-        self.targets
+        self.frame
+            .targets
             .iter()
             .rev()
             .find(|(area, _)| area.contains(at))

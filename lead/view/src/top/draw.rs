@@ -57,9 +57,9 @@ type Look<'l> = dyn FnMut(&RosterMember, bool) -> (Side, Option<u64>) + 'l;
 impl App {
     /// Draws everything.
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>, scene: &mut TopScene<'_>) {
-        self.targets.clear();
+        self.frame.targets.clear();
         self.reading.drawing = None;
-        self.youngest = None;
+        self.frame.youngest = None;
         if self.review.is_some() {
             return self.draw_review(frame, scene);
         }
@@ -150,7 +150,7 @@ impl App {
                 Style::new().add_modifier(Modifier::DIM)
             };
             frame.render_widget(Span::styled(text, style), at);
-            self.targets.push((at, ClickTarget::Pane(pane)));
+            self.frame.targets.push((at, ClickTarget::Pane(pane)));
             left = left.saturating_add(columns + 1).min(area.right());
         }
         let filter = if self.filter.is_empty() || self.typing.is_some() {
@@ -191,7 +191,11 @@ impl App {
 
     /// Notes that the age of something is on the screen, and returns it for people.
     fn age(&mut self, since: f64, now: f64) -> String {
-        self.youngest = Some(self.youngest.map_or(since, |youngest| youngest.max(since)));
+        self.frame.youngest = Some(
+            self.frame
+                .youngest
+                .map_or(since, |youngest| youngest.max(since)),
+        );
         clock::span(now - since)
     }
 }

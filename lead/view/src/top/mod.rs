@@ -173,7 +173,7 @@ impl<'d> Top<'d> {
         let next_frame = FRAME.saturating_sub(drawn.elapsed());
         // Older ages change less often and may be late: however many ages there are, the youngest
         // one alone decides when the next frame is drawn.
-        let age = self.app.youngest.and_then(|youngest| {
+        let age = self.app.frame.youngest.and_then(|youngest| {
             Duration::try_from_secs_f64(clock::span_stays(wall() - youngest)).ok()
         });
         tokio::select! {

@@ -65,7 +65,7 @@ impl<T: Tools> Session<T> {
         if self.dispatcher.state.limit_reached().is_some() {
             return Ok(interrupted("a limit of your piece of work is reached"));
         }
-        if self.dispatcher.state.work.delegated_cut.must_be_told() {
+        if self.dispatcher.state.work.subagent.cut.must_be_told() {
             let told = self.cut_message();
             self.record_of_subagent(delegating, told)?;
         }
@@ -100,15 +100,15 @@ impl<T: Tools> Session<T> {
             return Ok(Step::GoesOn);
         };
         let work = &self.dispatcher.state.work;
-        if work.delegated.is_empty() {
-            if work.delegated_cut.goes_on() {
+        if work.subagent.calls.is_empty() {
+            if work.subagent.cut.goes_on() {
                 return Ok(Step::GoesOn);
             }
-            let text = work.delegated_text.as_str();
+            let text = work.subagent.text.as_str();
             return Ok(Step::Ends(answer_of_subagent(text, cut.is_some())));
         }
         self.transcript.sync()?;
-        while let Some(next) = self.dispatcher.state.work.delegated.front() {
+        while let Some(next) = self.dispatcher.state.work.subagent.calls.front() {
             let next = next.clone();
             if let Step::Ends(outcome) = self.call_of_subagent(delegating, next).await? {
                 return Ok(Step::Ends(outcome));
@@ -125,7 +125,7 @@ impl<T: Tools> Session<T> {
             id, name, input, ..
         }: ToolUse,
     ) -> Result<Step, TranscriptError> {
-        if self.dispatcher.state.work.delegated_cut.has_calls() {
+        if self.dispatcher.state.work.subagent.cut.has_calls() {
             return self.end_call_of_subagent(delegating, id, Outcome::error(CUT_CALL));
         }
         self.dispatcher.catch_up().await;

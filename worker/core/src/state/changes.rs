@@ -46,7 +46,7 @@ impl State {
                     self.arrived.mail == Relevance::Work || self.arrived.rest,
                 ),
             });
-        self.release |= directive.release;
+        self.release.is_recorded |= directive.release;
         let answered = self.answer.as_ref().map(|answer| answer.request_id.clone());
         let decided = answered.filter(|answered| self.pending_shutdown() != Some(answered));
         if decided.is_some() {
@@ -158,7 +158,7 @@ impl State {
                 }
             }
             Event::Result { .. } => {
-                self.keep_calls &= !self.work.calls.is_empty();
+                self.release.keeps_calls &= !self.work.calls.is_empty();
                 self.act();
             }
             // The model is asked again.
@@ -166,7 +166,7 @@ impl State {
             Event::Compacted { .. } => self.dropped(),
             // The other model is asked. Its service is not known to be unavailable.
             Event::Fallback { .. } => {
-                self.pause = None;
+                self.service.pause = None;
                 self.compaction.runs = None;
                 if let At::Thinking { results } = self.work.at {
                     self.work.at = At::Turn { results };
@@ -193,8 +193,8 @@ impl State {
     pub fn thinking(&mut self) {
         let results = matches!(self.work.at, At::Turn { results: true });
         self.work.at = At::Thinking { results };
-        self.pause = None;
-        self.outage = None;
+        self.service.pause = None;
+        self.service.outage = None;
         self.has_news = false;
     }
 
@@ -209,7 +209,7 @@ impl State {
             return (budget, at_rest);
         }
         // What a piece of work may cost is not spent yet.
-        self.pause = None;
+        self.service.pause = None;
         self.compaction.runs = Some(Writing::AtRest);
         (self.limits.within_total(self.total_left()), at_rest)
     }
@@ -228,13 +228,14 @@ impl State {
 
     /// The model call waits for its service, or continues.
     pub fn pause(&mut self, pause: Option<Waiting>) {
-        self.pause = pause;
+        self.service.pause = pause;
     }
 
     /// The model call was dropped, as if it had never begun.
     pub fn dropped(&mut self) {
         let results = matches!(self.work.at, At::Thinking { results: true });
-        self.outage = self
+        self.service.outage = self
+            .service
             .pause
             .take()
             .filter(Waiting::is_outage)
@@ -326,7 +327,7 @@ impl State {
     /// The model gets to know what became of its answer.
     pub fn answer_told(&mut self, now: Duration) {
         match self.answer.take().and_then(|answer| answer.outcome) {
-            Some(Ok(status)) => self.keep_calls = status == Status::Approved,
+            Some(Ok(status)) => self.release.keeps_calls = status == Status::Approved,
             Some(Err(_)) => self.answer_failed(now),
             None => {}
         }

@@ -189,7 +189,7 @@ impl State {
         let held;
         let (doing, activity) = match &self.work.at {
             At::Idle if self.compaction.runs.is_some() => (Doing::Idle, WRITES_SUMMARY),
-            At::Idle => (Doing::Idle, self.work.trouble.as_str()),
+            At::Idle => (Doing::Idle, self.work.last.trouble.as_str()),
             At::Pending(Pending {
                 progress: SubmissionProgress::Recorded(Status::Pending),
                 ..
@@ -209,7 +209,7 @@ impl State {
             }
         };
         let mut activity = activity.to_owned();
-        if doing == Doing::Working && self.work.killed {
+        if doing == Doing::Working && self.work.memory.killed {
             activity.push_str(" · its last command was killed for memory");
         }
         if doing == Doing::Working && !self.work.todo.is_done() {
@@ -221,7 +221,7 @@ impl State {
         // Beside the activity, which the lead agent is shown: a pause is for people. One that was
         // told late belongs to a call that is over.
         let waiting = if matches!(self.work.at, At::Thinking { .. }) {
-            self.pause.clone()
+            self.service.pause.clone()
         } else {
             None
         };
@@ -235,7 +235,7 @@ impl State {
             doing,
             activity,
             idle_reason: if matches!(self.work.at, At::Idle) {
-                self.work.idle_reason
+                self.work.last.idle_reason
             } else {
                 None
             },

@@ -118,9 +118,11 @@ impl State {
             At::Turn { .. } if self.interrupted => {
                 return NextStep::Finish(IdleReason::Interrupted);
             }
-            At::Call if self.release && !self.keep_calls => return NextStep::Skip(Why::Released),
-            At::Pending(_) if self.release => return NextStep::Skip(Why::Released),
-            At::Idle | At::Turn { .. } if self.release => {
+            At::Call if self.release.is_recorded && !self.release.keeps_calls => {
+                return NextStep::Skip(Why::Released);
+            }
+            At::Pending(_) if self.release.is_recorded => return NextStep::Skip(Why::Released),
+            At::Idle | At::Turn { .. } if self.release.is_recorded => {
                 return NextStep::Leave(IncarnationEnd::Approved);
             }
             _ => {}
@@ -174,7 +176,7 @@ impl State {
     /// Returns what an agent gets to read while its turn continues in a call: it reads that with
     /// what comes of the call.
     pub fn news(&self) -> Option<NextStep> {
-        let ends = self.end.is_some() || self.interrupted || self.release;
+        let ends = self.end.is_some() || self.interrupted || self.release.is_recorded;
         if ends
             || self.limit_reached().is_some()
             || !matches!(self.work.at, At::Call | At::Calling { .. })
@@ -227,11 +229,11 @@ impl State {
                 Err(Why::Interrupted)
             }
             (At::Asking | At::Held { .. }, Some(_)) => Err(Why::Asked),
-            (At::Held { .. }, None) if self.release => Err(Why::Released),
+            (At::Held { .. }, None) if self.release.is_recorded => Err(Why::Released),
             (At::Held { gated: true, .. }, None) if self.gate() == Gate::Closed => Err(Why::Closed),
             // The person who is asked says something else first, and must be heard.
             (At::Asking, None) if self.arrived.of_person => Err(Why::SpokenTo),
-            (At::Thinking { .. }, _) if self.release => Err(Why::Released),
+            (At::Thinking { .. }, _) if self.release.is_recorded => Err(Why::Released),
             // Between two attempts there is no model call that could be answered.
             (At::Thinking { .. }, Some(shutdown))
                 if self.has_outage() && now >= shutdown.not_before =>
@@ -254,7 +256,7 @@ impl State {
         if self.interrupted {
             return Err(Why::Interrupted);
         }
-        if self.release {
+        if self.release.is_recorded {
             return Err(Why::Released);
         }
         if self.shutdown.is_some() {
@@ -297,7 +299,7 @@ impl State {
             At::Idle => "idle".to_owned(),
             At::Pending(_) if self.has_plan() => "waiting for a verdict on its plan".to_owned(),
             At::Pending(_) => "waiting for a permission".to_owned(),
-            At::Turn { .. } if let Some(why) = &self.outage => {
+            At::Turn { .. } if let Some(why) = &self.service.outage => {
                 format!("no model could answer: {why}")
             }
             At::Turn { .. } | At::Call if overdue => {
@@ -313,7 +315,7 @@ impl State {
 
     /// Tells whether the model call that runs waits until its service serves again.
     fn has_outage(&self) -> bool {
-        self.pause.as_ref().is_some_and(Waiting::is_outage)
+        self.service.pause.as_ref().is_some_and(Waiting::is_outage)
     }
 
     /// The model learns of a shutdown together with results, so that work that came before it has

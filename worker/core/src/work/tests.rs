@@ -426,6 +426,7 @@ fn why_work_came_to_nothing_is_known_after_a_crash_until_other_work_begins() {
     };
     let is_well = |more: &[Event]| {
         replayed(&[&[begins(Some("go")), failed.clone()], more].concat())
+            .last
             .trouble
             .is_empty()
     };
@@ -545,17 +546,17 @@ fn a_subagent_costs_its_member_and_changes_nothing_else_of_its_work() {
     // Its calls may have the ids of those of its member.
     of_subagent(&mut work, answer(&["bash", "read_file"]));
     assert_eq!(
-        (work.turns, work.calls.len(), work.delegated.len()),
+        (work.turns, work.calls.len(), work.subagent.calls.len()),
         (2, 2, 2)
     );
     of_subagent(&mut work, result("0"));
-    assert_eq!((work.calls.len(), work.delegated.len()), (2, 1));
+    assert_eq!((work.calls.len(), work.subagent.calls.len()), (2, 1));
     of_subagent(&mut work, answer(&[]));
     assert_eq!((work.turns, &work.at), (3, &At::Call));
     let lost = interrupted(&mut work);
     assert!(lost[0].1.contains("may have run"), "{lost:?}");
     assert!(lost[1].1.contains("not run"), "{lost:?}");
-    assert!(work.delegated.is_empty());
+    assert!(work.subagent.calls.is_empty());
 }
 
 #[test]
@@ -661,18 +662,18 @@ fn a_subagent_goes_on_where_its_text_was_cut_and_the_next_one_begins_anew() {
     };
     for piece in ["a", "b", "c"] {
         work.follow_subagent(&says(piece, Some(Cut::Length)));
-        assert!(work.delegated_cut.must_be_told());
+        assert!(work.subagent.cut.must_be_told());
         work.follow_subagent(&told);
-        assert!(work.delegated_cut.goes_on() && !work.delegated_cut.must_be_told());
+        assert!(work.subagent.cut.goes_on() && !work.subagent.cut.must_be_told());
     }
     work.follow_subagent(&says("d", Some(Cut::Length)));
-    assert!(!work.delegated_cut.goes_on(), "three times are enough");
-    assert_eq!(work.delegated_text, "abcd");
+    assert!(!work.subagent.cut.goes_on(), "three times are enough");
+    assert_eq!(work.subagent.text, "abcd");
     assert!(!work.cut.goes_on(), "it is not the member's own answer");
     work.follow(&result("0"));
     work.follow_subagent(&says("x", Some(Cut::Length)));
-    assert!(work.delegated_cut.goes_on());
-    assert_eq!(work.delegated_text, "x");
+    assert!(work.subagent.cut.goes_on());
+    assert_eq!(work.subagent.text, "x");
 }
 
 #[test]

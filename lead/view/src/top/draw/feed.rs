@@ -70,7 +70,7 @@ impl App {
             let is_selected =
                 self.pane == Pane::Feed && self.lists.items.selected() == Some(&item.key);
             frame.render_widget(row(&entry(item, is_selected, area.width.into())), line);
-            self.targets.push((line, ClickTarget::Item(item.key)));
+            self.frame.targets.push((line, ClickTarget::Item(item.key)));
         }
     }
 

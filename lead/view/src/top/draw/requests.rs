@@ -69,7 +69,7 @@ impl App {
             self.lists.requests.select(&before);
         }
         // A click is for the review.
-        self.targets.clear();
+        self.frame.targets.clear();
     }
 
     fn request_list(
@@ -105,7 +105,8 @@ impl App {
                 )),
                 line,
             );
-            self.targets
+            self.frame
+                .targets
                 .push((line, ClickTarget::Request(request.request_id.clone())));
         }
     }

@@ -101,7 +101,7 @@ impl App {
                         },
                     );
                 }
-                self.targets.push((place, ClickTarget::Task(task.id)));
+                self.frame.targets.push((place, ClickTarget::Task(task.id)));
             }
         }
     }

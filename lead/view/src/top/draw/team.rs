@@ -56,9 +56,9 @@ impl App {
             .areas(list);
             list = above;
             rule(frame, heading, "feed", "");
-            let targets = self.targets.len();
+            let targets = self.frame.targets.len();
             self.feed(frame, scene, below);
-            self.targets.truncate(targets);
+            self.frame.targets.truncate(targets);
         }
         self.list(frame, scene, &lines, list);
         let selected = self.lists.members.selected();
@@ -166,7 +166,8 @@ impl App {
                 ),
                 ListLine::Row(at) => {
                     let row = &scene.rows[*at];
-                    self.targets
+                    self.frame
+                        .targets
                         .push((place, ClickTarget::Member(row.member.name.clone())));
                     let age = self.age(row.standing.since, scene.now);
                     let (side, memory) = (scene.look)(row.member, wide);

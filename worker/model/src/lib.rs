@@ -104,6 +104,10 @@ pub trait SimulatedModel: Debug {
     fn observe(&mut self, event: &Event);
     /// Answers the conversation so far.
     fn answer(&mut self) -> Pin<Box<dyn Future<Output = Result<Event, ModelError>> + '_>>;
+    /// Begins the conversation of the subagent of a call.
+    fn begin_subagent(&mut self, call: &str);
+    /// Answers that conversation so far: the entries behind the last beginning.
+    fn answer_subagent(&mut self) -> Pin<Box<dyn Future<Output = Result<Event, ModelError>> + '_>>;
 }
 
 /// A model.
@@ -181,7 +185,11 @@ impl Model {
                 true
             }
             Self::Remote(remote) => remote.begin_subagent(prompt),
-            Self::OneShot(_) | Self::Agent(_) | Self::Unusable(_) | Self::Simulated(_) => false,
+            Self::Simulated(model) => {
+                model.begin_subagent(call);
+                true
+            }
+            Self::OneShot(_) | Self::Agent(_) | Self::Unusable(_) => false,
         }
     }
 
@@ -203,7 +211,8 @@ impl Model {
         let answer = match self {
             Self::Script(script) => script.answer_subagent(),
             Self::Remote(remote) => remote.answer_subagent(budget).await,
-            Self::OneShot(_) | Self::Agent(_) | Self::Unusable(_) | Self::Simulated(_) => None,
+            Self::Simulated(model) => Some(model.answer_subagent().await),
+            Self::OneShot(_) | Self::Agent(_) | Self::Unusable(_) => None,
         };
         answer.unwrap_or_else(|| Err(ModelError::Failed("it has no subagent".to_owned())))
     }

@@ -323,7 +323,18 @@ pub(super) struct SeededModel {
     machine: Shared,
     answers: u64,
     asked: Option<RequestId>,
+    subagent: Subagent,
 }
+
+/// The subagent of a call.
+#[derive(Debug, Default)]
+struct Subagent {
+    call: String,
+    answers: u32,
+}
+
+/// What a subagent says at last.
+pub(super) const SAID: &str = "the subagent is done";
 
 impl SeededModel {
     pub(super) fn new(machine: &Shared) -> Self {
@@ -331,7 +342,44 @@ impl SeededModel {
             machine: Rc::clone(machine),
             answers: 0,
             asked: None,
+            subagent: Subagent::default(),
         }
+    }
+
+    /// Calls a tool of the machine in its first answers, or none; then it is done.
+    async fn next_answer_of_subagent(&mut self) -> Result<Event, ModelError> {
+        let seed = self.machine.borrow().seed;
+        let calm = self.machine.borrow().calm;
+        let Subagent { call, answers } = &mut self.subagent;
+        let place = call
+            .bytes()
+            .map(u64::from)
+            .fold(seed, |sum, byte| sum.wrapping_mul(31) + byte);
+        let mut rng = Rng(place.wrapping_add(u64::from(*answers)));
+        let seconds = rng.pick(&[0, 0, 1, 50]);
+        if !calm && seconds > 0 {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+        }
+        let calls = if calm || *answers == 2 {
+            0
+        } else {
+            rng.pick(&[0, 1, 2])
+        };
+        let mut content = vec![Block::Text {
+            text: SAID.to_owned(),
+        }];
+        for number in 0..calls {
+            let id = format!("of-{call}-{answers}-{number}");
+            let (name, input) = if rng.one_in(3) {
+                ("write_file", json!({ "path": id, "content": "x" }))
+            } else {
+                let timeout = rng.pick(&[0.5, 2.0, 60.0]);
+                ("bash", json!({ "command": id, "timeout": timeout }))
+            };
+            content.push(call_of(id, name, input));
+        }
+        *answers += 1;
+        Ok(answer(content))
     }
 
     async fn next_answer(&mut self) -> Result<Event, ModelError> {
@@ -360,13 +408,7 @@ impl SeededModel {
             let input = json!({ "request_id": request_id, "approve": approve, "reason": reason });
             content.push(tool_use(self.answers, calls, "shutdown_response", input));
         }
-        Ok(Event::Answer {
-            content,
-            usage: Usage::default(),
-            cut: None,
-            length: None,
-            model_calls: 1,
-        })
+        Ok(answer(content))
     }
 
     fn call(&self, rng: &mut Rng, number: u32) -> Block {
@@ -376,7 +418,7 @@ impl SeededModel {
         let kind = if self.machine.borrow().mutant == Some(Mutant::OtherIdsWhenRepeated) {
             6
         } else {
-            rng.below(12)
+            rng.below(13)
         };
         let (name, input) = match kind {
             0..=2 => (
@@ -391,6 +433,7 @@ impl SeededModel {
             ),
             8 => ("read_inbox", json!({})),
             9 => ("no_such_tool", json!({})),
+            10 => ("delegate", json!({ "prompt": id })),
             _ => ("plan_approval", json!({ "plan": id })),
         };
         tool_use(self.answers, number, name, input)
@@ -415,10 +458,34 @@ impl SimulatedModel for SeededModel {
     fn answer(&mut self) -> Pin<Box<dyn Future<Output = Result<Event, ModelError>> + '_>> {
         Box::pin(self.next_answer())
     }
+
+    fn begin_subagent(&mut self, call: &str) {
+        self.subagent = Subagent {
+            call: call.to_owned(),
+            answers: 0,
+        };
+    }
+
+    fn answer_subagent(&mut self) -> Pin<Box<dyn Future<Output = Result<Event, ModelError>> + '_>> {
+        Box::pin(self.next_answer_of_subagent())
+    }
+}
+
+fn answer(content: Vec<Block>) -> Event {
+    Event::Answer {
+        content,
+        usage: Usage::default(),
+        cut: None,
+        length: None,
+        model_calls: 1,
+    }
 }
 
 fn tool_use(answer: u64, number: u32, name: &str, input: Value) -> Block {
-    let id = format!("call-{answer}-{number}");
+    call_of(format!("call-{answer}-{number}"), name, input)
+}
+
+fn call_of(id: String, name: &str, input: Value) -> Block {
     Block::ToolUse {
         id,
         name: name.to_owned(),

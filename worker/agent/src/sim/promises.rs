@@ -8,6 +8,7 @@ use teamd_shared::request::Status;
 use teamd_shared::transcript::{Block, Entry, Event};
 
 use super::disk;
+use super::machine::SAID;
 use super::world::World;
 
 /// More than every deadline and tick, in steps of eleven seconds.
@@ -146,7 +147,12 @@ impl World<'_> {
     fn transcript_is_true(&self) -> Result<(), String> {
         let entries = self.entries()?;
         self.mail_was_consumed_once(&entries)?;
-        self.calls_have_one_result(&entries)?;
+        let (of_subagents, own): (Vec<Entry>, Vec<Entry>) = entries
+            .iter()
+            .cloned()
+            .partition(|entry| entry.call.is_some());
+        self.calls_have_one_result(&own)?;
+        self.subagents_are_true(&of_subagents, &own)?;
         self.notices_were_sent(&entries)?;
         self.agent_got_each_once(&entries)?;
         for entry in &entries {
@@ -227,22 +233,7 @@ impl World<'_> {
     }
 
     fn calls_have_one_result(&self, entries: &[Entry]) -> Result<(), String> {
-        let mut results: BTreeMap<&str, Vec<Recorded>> = BTreeMap::new();
-        for entry in entries {
-            if let Event::Result {
-                tool_use_id,
-                content,
-                is_error,
-                ..
-            } = &entry.event
-            {
-                let result = Recorded {
-                    content: content.clone(),
-                    is_error: *is_error,
-                };
-                results.entry(tool_use_id).or_default().push(result);
-            }
-        }
+        let results = results(entries);
         // What an incarnation left without a result as it ended by its own doing is given up.
         let mut abandoned = BTreeSet::new();
         let mut open: Vec<&str> = Vec::new();
@@ -279,6 +270,36 @@ impl World<'_> {
         Ok(())
     }
 
+    /// The calls of a subagent have one result, or none where the worker died; then its member knows
+    /// that it was interrupted.
+    fn subagents_are_true(&self, entries: &[Entry], own: &[Entry]) -> Result<(), String> {
+        let of_subagents = results(entries);
+        let of_members = results(own);
+        for entry in entries {
+            let Event::Answer { content, .. } = &entry.event else {
+                continue;
+            };
+            let member_call = entry.call.as_deref().unwrap_or_default();
+            let of_member = of_members.get(member_call).map(Vec::as_slice);
+            let Some([of_member]) = of_member else {
+                return Err(format!("{member_call} has {of_member:?} as its results"));
+            };
+            for block in content {
+                let Block::ToolUse { id, name, .. } = block else {
+                    continue;
+                };
+                match of_subagents.get(id.as_str()).map(Vec::as_slice) {
+                    Some([result]) => self.result_is_true(id, name, result)?,
+                    None => check(of_member.is_error, || {
+                        format!("{id} has no result, and {member_call} gets {of_member:?}")
+                    })?,
+                    Some(many) => return Err(format!("{id} has {} results", many.len())),
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn result_is_true(&self, id: &str, name: &str, result: &Recorded) -> Result<(), String> {
         let Recorded { content, is_error } = result;
         let runs = self.machine.borrow().runs.get(id).copied().unwrap_or(0);
@@ -306,6 +327,9 @@ impl World<'_> {
                     format!("{id} has sent nothing, and gets: {content}")
                 })
             }
+            "delegate" => check(*is_error || content == SAID, || {
+                format!("{id} gets what no subagent has said: {content}")
+            }),
             "plan_approval" => {
                 let plans = self.daemon.plans.iter().filter(|plan| plan.text == id);
                 let judged: Vec<Status> = plans.map(|plan| plan.status).collect();
@@ -375,6 +399,27 @@ impl World<'_> {
         let copy = answer.find(|line| !answers.insert(line["id"].to_string()));
         check(copy.is_none(), || format!("the lead got twice {copy:?}"))
     }
+}
+
+/// Collects what each call got.
+fn results(entries: &[Entry]) -> BTreeMap<&str, Vec<Recorded>> {
+    let mut results: BTreeMap<&str, Vec<Recorded>> = BTreeMap::new();
+    for entry in entries {
+        if let Event::Result {
+            tool_use_id,
+            content,
+            is_error,
+            ..
+        } = &entry.event
+        {
+            let result = Recorded {
+                content: content.clone(),
+                is_error: *is_error,
+            };
+            results.entry(tool_use_id).or_default().push(result);
+        }
+    }
+    results
 }
 
 fn call_of(block: &Block) -> Option<&str> {

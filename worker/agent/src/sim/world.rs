@@ -18,7 +18,9 @@ use teamd_shared::member::Gate;
 use teamd_shared::name::Name;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::terms::ToolGroup;
 use teamd_shared::testing::roster_member;
+use teamd_shared::tool_set::ToolSet;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
@@ -403,7 +405,10 @@ impl<'p> World<'p> {
                 machine: Rc::clone(&self.machine),
                 gate: None,
             },
-            tools: teamd_shared::tool_set::ToolSet::default(),
+            tools: ToolSet {
+                groups: vec![ToolGroup::Delegate],
+                skills: Vec::new(),
+            },
             model,
             link,
             ids,

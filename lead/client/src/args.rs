@@ -52,7 +52,7 @@ pub use value::MailboxName;
     after_help = "First steps:\n  teamd start\n  teamctl spawn alice --prompt '/bash cargo test'\n  \
     teamctl inbox\n  teamctl shutdown alice\n\nExit codes:\n  0 done                1 failed       2 usage\n  \
     3 rejected            4 not found    5 timed out\n  6 daemon not running  7 conflict     130 interrupted\n\n\
-    RequestsArgs that wait for you: teamctl plans, teamctl reviews\nManual pages: man teamctl, man teamctl-spawn …"
+    Requests that wait for you: teamctl plans, teamctl reviews\nManual pages: man teamctl, man teamctl-spawn …"
 )]
 pub struct Cli {
     /// Run the command on another machine, by ssh, in DIR there [default: your home there]

@@ -32,6 +32,9 @@ const MOST_RESERVE: u32 = 90;
 /// How long a command is held back for memory unless a setting says so, in seconds.
 const PATIENCE: u64 = 60;
 
+/// How long it can be held back at most, in seconds.
+const MOST_PATIENCE: u64 = 600;
+
 /// How much of the machine is used at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -182,12 +185,22 @@ pub fn slots_file(environment: &Environment) -> std::io::Result<PathBuf> {
 }
 
 /// Returns the file whose bytes say which commands of the user run and wait on this machine, beside
-/// that of the slots.
+/// that of the slots. Those of a pretended machine hold back no others.
 ///
 /// # Errors
 /// If no directory for it is known.
-pub fn admission_file(environment: &Environment) -> std::io::Result<PathBuf> {
-    Ok(slots_file(environment)?.with_file_name("admission"))
+pub fn admission_file(
+    environment: &Environment,
+    rules: &AdmissionRules,
+) -> std::io::Result<PathBuf> {
+    let beside = slots_file(environment)?;
+    // It may be named by the machine, where several share a home directory.
+    let mut name = beside.file_name().unwrap_or_default().to_owned();
+    name.push(".admission");
+    if let Some(memory) = rules.memory {
+        name.push(format!("-{memory}"));
+    }
+    Ok(beside.with_file_name(name))
 }
 
 fn reserve<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
@@ -200,8 +213,15 @@ fn reserve<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D:
     }
 }
 
+/// What waits is before the commands of other teams, so it has an end.
 fn patience<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    written(deserializer, parse_seconds)
+    match written(deserializer, parse_seconds)? {
+        Some(seconds) if seconds > MOST_PATIENCE => Err(serde::de::Error::custom(format!(
+            "at most {} minutes are expected",
+            MOST_PATIENCE / 60
+        ))),
+        seconds => Ok(seconds),
+    }
 }
 
 fn memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
@@ -289,6 +309,7 @@ mod tests {
             "reserve = 91",
             "reserve = -1",
             "patience = 0",
+            "patience = '11m'",
             "memory = '1M'",
             "admit = 'on'",
         ] {

@@ -271,6 +271,12 @@ impl State {
             .map(|shutdown| &shutdown.directive.request_id)
     }
 
+    /// Tells whether a call that begins now may wait for memory: one that follows on a shutdown does
+    /// not, since the end of this incarnation gives memory back.
+    pub fn may_wait_for_memory(&self) -> bool {
+        self.shutdown.is_none() && !self.release.is_recorded
+    }
+
     /// Tells whether the model's answer to a shutdown is on its way: that call is neither run nor
     /// not run.
     pub fn is_answering(&self) -> bool {

@@ -244,7 +244,7 @@ impl WorkProgress {
                     .front()
                     .is_some_and(|call| call.id != *tool_use_id);
                 self.calls.retain(|call| call.id != *tool_use_id);
-                self.memory.killed = *is_error && content.contains(KILLED);
+                self.memory.killed = *is_error && tells_of_kill(content);
                 if !is_beside {
                     self.memory.held = false;
                     self.end_subagent();
@@ -419,6 +419,12 @@ impl WorkProgress {
 }
 
 /// Returns why a piece of work came to nothing, in a few words; empty if it did not.
+/// Tells whether the note behind the output of a command says that it was killed for memory.
+fn tells_of_kill(content: &str) -> bool {
+    let last = content.lines().next_back().unwrap_or_default();
+    last.starts_with('[') && last.contains(KILLED)
+}
+
 fn trouble(reason: IdleReason, told: &str) -> String {
     let first = told.lines().map(str::trim).find(|line| !line.is_empty());
     // The lead gets to read what to do about it; here is only room for what it is.

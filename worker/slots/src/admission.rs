@@ -171,7 +171,14 @@ impl AdmissionTicket {
         if let QueueStanding::Waits { before } = self.look()? {
             return Ok(Some(before));
         }
-        self.run()?;
+        // Once more, counted: one that asks just now sees this one, or is seen.
+        let running = self.run()?;
+        if let QueueStanding::Waits { before } = self.look()? {
+            if let Some(running) = running {
+                lock(&self.file, libc::F_UNLCK, running)?;
+            }
+            return Ok(Some(before));
+        }
         if self.kind == AdmissionKind::CheckAlone {
             lock(&self.file, libc::F_RDLCK, ALONE)?;
         }
@@ -198,7 +205,9 @@ impl AdmissionTicket {
         }
         let patience = match self.kind {
             AdmissionKind::Command => self.rules.patience,
-            AdmissionKind::Check | AdmissionKind::CheckAlone => self.rules.patience * OF_CHECK,
+            AdmissionKind::Check | AdmissionKind::CheckAlone => {
+                self.rules.patience.saturating_mul(OF_CHECK)
+            }
         };
         Ok(seen.decide(patience))
     }
@@ -225,13 +234,15 @@ impl AdmissionTicket {
     fn line_up(&mut self) -> io::Result<()> {
         let queue = self.queue();
         let last = locked(&self.file, queue, PLACES)?.pop();
-        let mut place = last.map_or(queue, |last| last + 1);
+        let next = last.map_or(queue, |last| last + 1);
         // Another one may just have taken it.
-        while !lock(&self.file, libc::F_WRLCK, place)? {
-            place += 1;
+        for place in next..next + TRIES {
+            if lock(&self.file, libc::F_WRLCK, place)? {
+                self.place = Some(place);
+                return Ok(());
+            }
         }
-        self.place = Some(place);
-        Ok(())
+        Err(io::Error::other("the queue is locked by another program"))
     }
 
     /// Has others count it; returns the byte, if there was one for it.

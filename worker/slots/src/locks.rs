@@ -71,7 +71,12 @@ pub(crate) fn is_locked(file: &File, byte: i64) -> io::Result<bool> {
     Ok(i32::from(asked.l_type) != libc::F_UNLCK)
 }
 
-/// Lists the bytes of a part of the file that other open files have locked, each by itself.
+/// How many locks are listed at most: leases and commands lock single bytes, and no user has so many.
+/// Another program of the user may lock what it likes, and must cost no worker more than that.
+const MOST_LOCKS: usize = 4096;
+
+/// Lists the locks that other open files have in a part of the file, by the first byte of each in
+/// that part.
 pub(crate) fn locked(file: &File, from: i64, length: i64) -> io::Result<Vec<i64>> {
     let mut found = Vec::new();
     let mut parts = vec![(from, from + length)];
@@ -85,9 +90,18 @@ pub(crate) fn locked(file: &File, from: i64, length: i64) -> io::Result<Vec<i64>
         if i32::from(asked.l_type) == libc::F_UNLCK {
             continue;
         }
-        found.push(asked.l_start);
-        parts.push((from, asked.l_start));
-        parts.push((asked.l_start + 1, to));
+        let begin = asked.l_start.max(from);
+        let end = match asked.l_len {
+            // To the end of any file.
+            0 => to,
+            length => asked.l_start.saturating_add(length).min(to),
+        };
+        found.push(begin);
+        if found.len() == MOST_LOCKS {
+            break;
+        }
+        parts.push((from, begin));
+        parts.push((end.max(begin + 1), to));
     }
     found.sort_unstable();
     Ok(found)

@@ -35,6 +35,9 @@ impl<T: Tools> Session<T> {
         if admission.before().is_none() {
             return Ok(Ok(Some(admission)));
         }
+        if !self.dispatcher.state.may_wait_for_memory() {
+            return Ok(Ok(None));
+        }
         let waiting = match (asker, self.dispatcher.state.work.calls.front()) {
             (CallOwner::Member, Some(call)) => Some(call.id.clone()),
             _ => None,

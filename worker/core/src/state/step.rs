@@ -229,7 +229,9 @@ impl State {
                 Err(Why::Interrupted)
             }
             (At::Asking | At::Held { .. }, Some(_)) => Err(Why::Asked),
-            (At::Held { .. }, None) if self.release.is_recorded => Err(Why::Released),
+            (At::Held { .. }, None) if self.release.is_recorded && !self.release.keeps_calls => {
+                Err(Why::Released)
+            }
             (At::Held { gated: true, .. }, None) if self.gate() == Gate::Closed => Err(Why::Closed),
             // The person who is asked says something else first, and must be heard.
             (At::Asking, None) if self.arrived.of_person => Err(Why::SpokenTo),

@@ -845,7 +845,21 @@ fn a_command_that_was_killed_for_memory_is_seen_until_the_next_one_ends() {
     state.follow(&ends("[exit code 137; killed for memory: the kernel]"));
     let activity = state.report(false).activity;
     assert!(activity.contains("killed for memory"), "{activity}");
-    state.follow(&ends("[exit code 1]"));
+    // What a command prints itself says nothing.
+    state.follow(&ends("killed for memory\n[exit code 1]"));
     let activity = state.report(false).activity;
     assert!(!activity.contains("killed for memory"), "{activity}");
+}
+
+#[test]
+fn what_a_model_calls_beside_or_behind_its_approval_is_not_refused_for_memory() {
+    let mut state = at(At::Call);
+    state.directive(asks(2), NOW);
+    assert!(!state.may_wait_for_memory(), "it ends soon");
+    let mut approved = at(At::Call);
+    approved.directive(releases(2), NOW);
+    approved.release.keeps_calls = true;
+    approved.holding(0, true);
+    assert_eq!(approved.hold(NOW), Ok(None));
+    assert!(at(At::Call).may_wait_for_memory());
 }

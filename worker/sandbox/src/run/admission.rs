@@ -30,7 +30,7 @@ fn open(config: &RunnerConfig) -> io::Result<Option<Admissions>> {
     let Some(rules) = config.machine.admission() else {
         return Ok(None);
     };
-    let file = admission_file(&config.environment)?;
+    let file = admission_file(&config.environment, &rules)?;
     let own = config.cgroup.as_ref().map(|it| it.folder().to_owned());
     Admissions::open(&file, rules, own).map(Some)
 }

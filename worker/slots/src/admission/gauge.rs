@@ -75,6 +75,16 @@ fn used_below(running: &[u32]) -> u64 {
     pages.saturating_mul(rustix::param::page_size() as u64)
 }
 
+/// Waits until a child has memory: it has none between its fork and its program.
+#[cfg(test)]
+pub(super) fn until_used_below_this() {
+    let began = std::time::Instant::now();
+    while used_below(&[std::process::id()]) == 0 {
+        assert!(began.elapsed().as_secs() < 60, "no child has any memory");
+        std::thread::yield_now();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,7 +95,7 @@ mod tests {
             .arg("1000")
             .spawn()
             .unwrap();
-        assert!(used_below(&[std::process::id()]) > 0);
+        until_used_below_this();
         assert_eq!(used_below(&[child.id()]), 0);
         child.kill().unwrap();
         child.wait().unwrap();

@@ -27,7 +27,9 @@ struct Takes(std::process::Child);
 impl Takes {
     fn memory() -> Self {
         let mut command = std::process::Command::new("sleep");
-        Self(command.arg("1000").spawn().unwrap())
+        let takes = Self(command.arg("1000").spawn().unwrap());
+        gauge::until_used_below_this();
+        takes
     }
 }
 
@@ -131,4 +133,25 @@ fn a_byte_stands_for_a_pid() {
             assert_eq!(pid_of(byte), pid);
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_program_that_locks_the_whole_file_holds_nothing_up_for_longer_than_patience() {
+    let scratch = tempfile::tempdir().unwrap();
+    let queue = short(scratch.path(), LONG);
+    let foreign = open_again(&queue.look).unwrap();
+    let all = libc::flock {
+        l_type: libc::F_WRLCK.try_into().unwrap(),
+        l_whence: libc::SEEK_SET.try_into().unwrap(),
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    nix::fcntl::fcntl(&foreign, nix::fcntl::FcntlArg::F_OFD_SETLK(&all)).unwrap();
+    assert_eq!(
+        locked(&queue.look, COMMANDS, PLACES).unwrap(),
+        [COMMANDS],
+        "one lock, from where it was looked for"
+    );
+    assert!(queue.ask(AdmissionKind::Command).is_err());
 }

@@ -1,7 +1,7 @@
 //! What a run has spent: the tokens that the roster shows beyond those at its beginning, by member,
 //! model and task. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use teamd_client::read::money;
 use teamd_shared::config::Roster;
@@ -52,33 +52,29 @@ impl RunUsage {
     pub(super) fn observe(&mut self, roster: &Roster) {
         for member in &roster.members {
             let used = member.usage_by_model();
-            let before = self
-                .counted
-                .insert(member.name.clone(), used.clone())
-                .unwrap_or_default();
+            let before = self.counted.get(&member.name).cloned().unwrap_or_default();
             let goes_on = before.all().beyond(&used.all()).is_nothing();
+            if goes_on && is_unsorted(&before, &used) {
+                continue;
+            }
             let before = if goes_on {
                 before
             } else {
                 // A new conversation counts from nothing.
                 UsageByModel::default()
             };
-            self.moved(&member.name, money::model(member), &before.own, &used.own);
-            let models: BTreeSet<&String> =
-                before.others.keys().chain(used.others.keys()).collect();
-            for model in models {
-                let of =
-                    |usage: &UsageByModel| usage.others.get(model).copied().unwrap_or_default();
-                self.moved(&member.name, model.clone(), &of(&before), &of(&used));
+            self.counted.insert(member.name.clone(), used.clone());
+            let more = used.own.beyond(&before.own);
+            self.add(&member.name, money::model(member), more);
+            for (model, usage) in used.others {
+                let before = before.others.get(&model).copied().unwrap_or_default();
+                self.add(&member.name, model, usage.beyond(&before));
             }
         }
     }
 
-    /// Counts what a model has used since then. It can be less: right after a restart of the daemon
-    /// the roster does not know yet which of it another model has used, and shows it as that of the
-    /// recorded one.
-    fn moved(&mut self, member: &Name, model: String, before: &Usage, used: &Usage) {
-        if before == used {
+    fn add(&mut self, member: &Name, model: String, more: Usage) {
+        if more.is_nothing() {
             return;
         }
         let purpose = UsagePurpose {
@@ -86,9 +82,7 @@ impl RunUsage {
             member: member.clone(),
             model,
         };
-        let counted = self.all.entry(purpose).or_default();
-        *counted += used.beyond(before);
-        *counted = counted.beyond(&before.beyond(used));
+        *self.all.entry(purpose).or_default() += more;
     }
 
     /// Sums up what was used for a purpose, and what that cost; none if a price is not known.
@@ -105,6 +99,16 @@ impl RunUsage {
         }
         (usage, cost)
     }
+}
+
+/// Tells whether the roster does not know yet which part of it another model has used, and shows
+/// that as used by the recorded one: so it is right after a restart of the daemon.
+fn is_unsorted(before: &UsageByModel, used: &UsageByModel) -> bool {
+    let mut others = before.others.iter();
+    others.any(|(model, before)| {
+        let now = used.others.get(model).copied().unwrap_or_default();
+        !before.beyond(&now).is_nothing()
+    })
 }
 
 #[cfg(test)]
@@ -190,12 +194,13 @@ mod tests {
             }
             roster
         };
-        let mut spent = RunUsage::since(&with(10, 0));
-        spent.observe(&with(20, 5));
+        let mut spent = RunUsage::since(&with(10, 3));
+        spent.observe(&with(20, 8));
         // The daemon has just begun.
-        spent.observe(&with(25, 0));
-        spent.observe(&with(20, 5));
-        spent.observe(&with(20, 7));
+        spent.observe(&with(28, 0));
+        hold(&mut spent, "bob", 7);
+        spent.observe(&with(20, 8));
+        spent.observe(&with(20, 10));
         let of = |model: &str| {
             let (usage, _) = spent.sum(&Prices::built_in(), |purpose| purpose.model == model);
             usage.input_tokens

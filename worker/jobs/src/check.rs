@@ -13,7 +13,6 @@ use teamd_shared::check::{CheckOrder, CheckReport};
 use teamd_shared::checkout::Checkout;
 use teamd_shared::fingerprint::{Baseline, ProtectedFiles};
 use teamd_shared::machine::MachineSettings;
-use teamd_shared::machine::memory::kills;
 use teamd_shared::name::Name;
 use teamd_shared::state::StateDir;
 use teamd_shared::task::TaskId;
@@ -21,10 +20,11 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use crate::JobSetting;
 use teamd_worker_core::state::waits_for_memory;
+use teamd_worker_core::tools::KILLED;
 use teamd_worker_sandbox::run::{
     AdmissionKind, AdmissionTicket, GOOD_END, LiveLog, OutputReader, Runner, RunnerConfig,
 };
-use teamd_worker_sandbox::{Keeps, OwnCgroup, accept};
+use teamd_worker_sandbox::{Keeps, accept};
 
 pub(crate) use watch::ProtectedWatch;
 
@@ -144,9 +144,6 @@ pub(crate) async fn commands(
     let began = Instant::now();
     let until = began + Duration::from_secs_f64(order.timeout);
     let mut report = CheckReport::default();
-    let cgroup = runner.config().cgroup.clone();
-    let cgroup = cgroup.as_deref().map(OwnCgroup::folder);
-    let killed = kills(cgroup);
     for (number, command) in order.commands.iter().enumerate() {
         let left = until
             .saturating_duration_since(Instant::now())
@@ -171,7 +168,7 @@ pub(crate) async fn commands(
             ..report
         };
         if ran.exit != Some(0) {
-            report.starved = kills(cgroup).rose_since(killed);
+            report.starved = report.how.contains(KILLED);
             break;
         }
     }

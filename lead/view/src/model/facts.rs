@@ -7,7 +7,7 @@ use teamd_client::print::{clock, tokens};
 use teamd_client::read::resources::Resources;
 use teamd_shared::amount::{format_duration, format_size};
 use teamd_shared::config::RosterMember;
-use teamd_shared::member::{Bounds, Emptied, Exit, Gate, SandboxMode};
+use teamd_shared::member::{Bounds, Emptied, Exit, Gate, Localhost, SandboxMode};
 use teamd_shared::terms::{DEFAULT_TURNS, Total};
 use teamd_shared::transcript::Usage;
 
@@ -148,6 +148,9 @@ fn sandbox(member: &RosterMember) -> String {
     if sandbox.has_network(Gate::Open) && !sandbox.ports.is_empty() {
         let ports: Vec<_> = sandbox.ports.iter().map(u16::to_string).collect();
         shown.push_str(&format!(", ports: {}", ports.join(", ")));
+    }
+    if sandbox.localhost == Localhost::Own {
+        shown.push_str(", a localhost of its own");
     }
     // For one that may change nothing, or anything, no list of paths is shown.
     if sandbox.mode == SandboxMode::WorkspaceWrite && !sandbox.writable.is_empty() {

@@ -180,7 +180,11 @@ impl DecisionView<'_> {
             ));
         }
         let sandbox = self.terms_of(order).sandbox;
-        sandbox.is_kept_by(self.places.layers).map_err(|why| {
+        let layers = self.places.layers;
+        sandbox
+            .can_have_localhost(layers)
+            .map_err(|(why, hint)| Refusal::new(RefusalCode::Failed, why).hint(hint))?;
+        sandbox.is_kept_by(layers).map_err(|why| {
             let hint = "set `network` of `[sandbox]` to true or false, or spawn it with --no-network; `teamctl doctor` says what is missing";
             Refusal::new(RefusalCode::Failed, why).hint(hint)
         })

@@ -153,7 +153,13 @@ pub fn answer_connection(stream: &UnixStream, connected: io::Result<TcpStream>) 
     let with: &[ControlMessage<'_>] = if descriptors.is_empty() { &[] } else { &rights };
     let bytes = code.to_be_bytes();
     let said = [IoSlice::new(&bytes)];
-    sendmsg::<()>(stream.as_raw_fd(), &said, with, MsgFlags::MSG_NOSIGNAL, None)?;
+    sendmsg::<()>(
+        stream.as_raw_fd(),
+        &said,
+        with,
+        MsgFlags::MSG_NOSIGNAL,
+        None,
+    )?;
     Ok(())
 }
 

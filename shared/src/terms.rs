@@ -325,10 +325,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// Why not, and what to do.
-    pub fn can_have_localhost(
-        &self,
-        layers: Layers,
-    ) -> Result<(), (&'static str, &'static str)> {
+    pub fn can_have_localhost(&self, layers: Layers) -> Result<(), (&'static str, &'static str)> {
         if self.localhost == Localhost::Shared {
             return Ok(());
         }

@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::network::ports;
 use super::{
-    AgentProgram, ApproveBy, Localhost, McpServer, Network, Permissions, Restart, SandboxMode, ToolsPatch,
-    Total, add,
+    AgentProgram, ApproveBy, Localhost, McpServer, Network, Permissions, Restart, SandboxMode,
+    ToolsPatch, Total, add,
 };
 use crate::amount::{parse_count, parse_memory, parse_seconds, parse_tokens, written};
 use crate::effects::{KeyEffects, outside};

@@ -26,9 +26,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
-use teamd_shared::localhost::{
-    LocalhostQuestion, answer_connection, answer_ports, read_question,
-};
+use teamd_shared::localhost::{LocalhostQuestion, answer_connection, answer_ports, read_question};
 use teamd_shared::process::{SandboxFlags, close_inherited, deny_tracing};
 
 use super::{identity, loopback};

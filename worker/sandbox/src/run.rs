@@ -185,7 +185,8 @@ impl Runner {
                 tracing::warn!("commits have no author of their own: {error}");
                 false
             });
-        let localhost = OwnLocalhost::of(&config).context("cannot make the localhost of its commands")?;
+        let localhost =
+            OwnLocalhost::of(&config).context("cannot make the localhost of its commands")?;
         Ok(Self {
             config,
             places,
@@ -375,10 +376,14 @@ impl Runner {
             let entered = cgroup.enter();
             entered.map_err(|error| cannot_start(&self.config, &error))?;
         }
-        let mut serving = way.map(Way::serve_command).unwrap_or_default();
-        if let Some(shared) = shared {
-            serving = shared.keep_serving(serving);
-        }
+        let mut serving = match (way, shared) {
+            (Some(way), Some(shared)) => {
+                shared.serve(way);
+                JoinSet::new()
+            }
+            (Some(way), None) => way.serve_command(),
+            (None, _) => JoinSet::new(),
+        };
         if let Some(lease) = lease {
             serving.spawn(lease.serve());
         }

@@ -4,8 +4,8 @@
 //! Where a process comes from proves nothing: what a tool handed to a program elsewhere does not
 //! descend from a worker. But what a sandbox puts on a process, that process cannot take off.
 
-use std::os::fd::OwnedFd;
 use std::io;
+use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;

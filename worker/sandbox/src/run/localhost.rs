@@ -133,12 +133,11 @@ impl OwnLocalhost {
         }
     }
 
-    /// Keeps what serves the gateway as long as this lives. Returns what ends with the command.
-    pub(super) fn keep_serving(&self, begun: JoinSet<()>) -> JoinSet<()> {
-        if !begun.is_empty() {
-            *lock(&self.serving) = begun;
+    /// Serves the gateway as long as this lives, if it is not served yet.
+    pub(super) fn serve(&self, way: Way) {
+        if !way.is_served() {
+            *lock(&self.serving) = way.serve_command();
         }
-        JoinSet::new()
     }
 }
 

@@ -78,6 +78,11 @@ impl Way {
         }
     }
 
+    /// Tells whether its gateway is served already.
+    pub(super) fn is_served(&self) -> bool {
+        matches!(self.from, Some(Listeners::Served))
+    }
+
     /// Returns the listeners that are to be made in the network namespace of the agent.
     pub fn listen(&self) -> Option<Listen> {
         let channel = self.theirs.as_ref()?.as_raw_fd();

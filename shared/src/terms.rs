@@ -322,10 +322,15 @@ impl Sandbox {
     }
 
     /// Tells whether these layers can give them a localhost that lasts, if they are to have one.
+    /// `has_agent`: they are those of an agent that has a network of its own anyway.
     ///
     /// # Errors
     /// Why not, and what to do.
-    pub fn can_have_localhost(&self, layers: Layers) -> Result<(), (&'static str, &'static str)> {
+    pub fn can_have_localhost(
+        &self,
+        layers: Layers,
+        has_agent: bool,
+    ) -> Result<(), (&'static str, &'static str)> {
         if self.localhost == Localhost::Shared {
             return Ok(());
         }
@@ -341,10 +346,10 @@ impl Sandbox {
                 "leave out `localhost`; `teamctl doctor` says what is missing",
             ));
         }
-        if self.has_network(Gate::Open) && self.hosts.is_empty() {
+        if self.has_network(Gate::Open) && self.hosts.is_empty() && !has_agent {
             return Err((
                 "`localhost = \"own\"` is not to be had with the network of the machine, whose 127.0.0.1 is part of it",
-                "set `network` of `[sandbox]` to a list of hosts (`[\"*\"]` for all public ones), or spawn it with --no-network",
+                "set `network` of `[sandbox]` to a list of hosts (`[\"*\"]`: all public ones by HTTPS), or spawn it with --no-network",
             ));
         }
         Ok(())

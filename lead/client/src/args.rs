@@ -28,8 +28,8 @@ pub use at::At;
 pub use groups::lay_out;
 pub use looking::{
     Agents, AgentsCommand, Column, Completions, Diagram, DiagramFormat, Doctor, EventsArgs,
-    InboxArgs, InstallArgs, InstallFlags, Lint, LintAs, Logs, PortArgs, Range, RequestsArgs, Schema,
-    StatusArgs, TranscriptArgs, Web,
+    InboxArgs, InstallArgs, InstallFlags, Lint, LintAs, Logs, PortArgs, Range, RequestsArgs,
+    Schema, StatusArgs, TranscriptArgs, Web,
 };
 pub use tasks::{
     Branch, Diff, Land, PullRequestCommand, PullRequestWatch, PullRequests, ReviewArgs, Run,

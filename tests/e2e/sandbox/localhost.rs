@@ -207,6 +207,9 @@ fn nothing_is_left_of_a_localhost_after_any_kill() {
     assert_eq!(namespace(), first);
     assert_ne!(keeper(&team, "alice"), before);
     assert!(does(&team, "alice", ASKS).starts_with("alice"));
+    // Its socket is removed, as all in that folder may be.
+    std::fs::remove_file(team.path(".team/run/port-alice.sock")).unwrap();
+    assert_eq!(namespace(), first);
     let served = Served::of(&team, &["alice", "3000", "--tcp"]);
     assert!(served.get("/", "").contains("alice asked"));
     // The daemon is killed: nothing has ended.

@@ -10,6 +10,7 @@ mod server;
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, TcpStream as Connected};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -121,41 +122,25 @@ async fn serve(context: &Context, dir: TeamDir, args: &PortArgs) -> CommandResul
     })?;
     let address = listener.local_addr();
     let at = address.map_err(|error| CommandError::refused("cannot listen", &error))?;
-    if args.tcp {
+    let served: Pin<Box<dyn Future<Output = ()>>> = if args.tcp {
         let text = at.to_string();
         context.out.result(&json!({"address": text}), &text)?;
         context.out.note(
             "every program and every web page on this machine reaches that port while this runs",
         );
+        Box::pin(server::pass_through(listener, far))
     } else {
-        let guard = PortGuard::new(&args.name, args.port, at.port(), &key());
+        let (name, port) = (&args.name, args.port);
+        let guard = PortGuard::new(name, port, at.port(), &key());
         let url = guard.first_url();
         context.out.result(&json!({"url": url}), &url)?;
-        let (name, port) = (&args.name, args.port);
-        context.out.note(&format!(
+        context.out.note(format!(
             "what a browser shows there is {name}'s: give it no password of yours. Ctrl-C ends the address, not port {port}"
         ));
-        return until_ended(
-            (context, advice),
-            (&mut int, &mut term),
-            server::serve(listener, PortSite::new(guard, far)),
-        )
-        .await;
-    }
-    let served = server::pass_through(listener, far);
-    until_ended((context, advice), (&mut int, &mut term), served).await
-}
-
-async fn until_ended(
-    (context, advice): (&Context, Option<String>),
-    (int, term): (
-        &mut tokio::signal::unix::Signal,
-        &mut tokio::signal::unix::Signal,
-    ),
-    served: impl Future<Output = ()>,
-) -> CommandResult {
+        Box::pin(server::serve(listener, PortSite::new(guard, far)))
+    };
     if let Some(advice) = advice {
-        context.out.note(&advice);
+        context.out.note(advice);
     }
     tokio::select! {
         Some(()) = int.recv() => Ok(ExitCode::Interrupted),

@@ -5,7 +5,7 @@
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use super::shim_handle::{forget_known, start_known, try_reap_known};
 use super::way::Way;
 use super::{Runner, RunnerConfig};
+use crate::caches::Keeps;
 use crate::gateway::Gateway;
 use crate::localhost::{LocalhostEntry, SUBCOMMAND};
 
@@ -35,7 +36,6 @@ const ERROR: usize = 1024;
 pub(super) struct OwnLocalhost {
     user: OwnedFd,
     net: OwnedFd,
-    listener: UnixListener,
     keeper: Mutex<Keeper>,
     /// What serves the gateway, once a command has made its listeners.
     serving: Mutex<JoinSet<()>>,
@@ -65,6 +65,7 @@ impl OwnLocalhost {
     /// The system's error.
     pub(super) fn of(config: &RunnerConfig) -> io::Result<Option<Self>> {
         let layers = config.confinement.layers;
+        let has_agent = matches!(config.keeps, Keeps::Agent(_));
         let is_wanted = config.sandbox.localhost == Localhost::Own && config.incarnation > 0;
         if !is_wanted {
             return Ok(None);
@@ -72,14 +73,12 @@ impl OwnLocalhost {
         // What the daemon has promised at the spawn may not hold on what it is resumed on.
         config
             .sandbox
-            .can_have_localhost(layers)
+            .can_have_localhost(layers, has_agent)
             .map_err(|(why, _)| io::Error::other(why))?;
-        let listener = listen(&config.team_dir, &config.name)?;
-        let (keeper, [user, net]) = start(config, &listener, None)?;
+        let (keeper, [user, net]) = start(config, None)?;
         Ok(Some(Self {
             user,
             net,
-            listener,
             keeper: Mutex::new(keeper),
             serving: Mutex::default(),
             team_dir: Arc::clone(&config.team_dir),
@@ -107,14 +106,19 @@ impl OwnLocalhost {
         Ok((entry, held))
     }
 
-    /// Starts the process in the namespaces again if something has killed it.
+    /// Starts the process in the namespaces again if something has killed it, or removed its socket.
     fn look_after(&self, config: &RunnerConfig) -> io::Result<()> {
         let mut keeper = lock(&self.keeper);
-        if !try_reap_known(&mut keeper.child) {
+        let has_socket = self
+            .team_dir
+            .identity(&self.at)
+            .map_err(io::Error::other)?
+            .is_some();
+        if !try_reap_known(&mut keeper.child) && has_socket {
             return Ok(());
         }
-        tracing::warn!("what kept the localhost of its commands was ended, and is started again");
-        let (again, _) = start(config, &self.listener, Some([&self.user, &self.net]))?;
+        tracing::warn!("what kept the localhost of its commands is started again");
+        let (again, _) = start(config, Some([&self.user, &self.net]))?;
         *keeper = again;
         Ok(())
     }
@@ -167,9 +171,9 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Starts the process that makes the namespaces, or enters these, and takes them.
 fn start(
     config: &RunnerConfig,
-    listener: &UnixListener,
     known: Option<[&OwnedFd; 2]>,
 ) -> io::Result<(Keeper, [OwnedFd; 2])> {
+    let listener = listen(&config.team_dir, &config.name)?;
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_read_timeout(Some(MADE_WITHIN))?;
     let mut command = Command::new("/proc/self/exe");
@@ -188,7 +192,7 @@ fn start(
     command
         .stdin(Stdio::from(config.liveness_lock.try_clone()?))
         .stdout(Stdio::from(OwnedFd::from(theirs)))
-        .stderr(Stdio::from(OwnedFd::from(listener.try_clone()?)));
+        .stderr(Stdio::from(OwnedFd::from(listener)));
     let child = start_known(&mut command)?;
     // The child has its own copies.
     drop((command, handed_on));

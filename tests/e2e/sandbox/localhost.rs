@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
+use super::agents::{ordered, runs, shell_of};
 use super::{With, python, works};
 use crate::support::process::{children, command_line};
 use crate::support::{PATIENCE, Running, Team, signal};
@@ -110,9 +111,10 @@ impl Served {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let request = format!("GET {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
+        drop(stream.write_all(request.as_bytes()));
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        // A connection that leads nowhere is cut.
+        drop(stream.read_to_string(&mut answer));
         answer
     }
 
@@ -154,7 +156,7 @@ fn teammates_serve_one_port_and_reach_their_own_alone() {
     assert!(shown.contains("a localhost of its own"), "{shown}");
     team.teamctl(["down"]).ok();
     team.until_no_process_is_left();
-    assert!(!team.made("run/port-alice.sock"));
+    assert!(!team.path("run/port-alice.sock").exists());
 }
 
 /// One proxy serves all commands: one after the other, and one in the background.
@@ -208,21 +210,21 @@ fn nothing_is_left_of_a_localhost_after_any_kill() {
     assert_ne!(keeper(&team, "alice"), before);
     assert!(does(&team, "alice", ASKS).starts_with("alice"));
     // Its socket is removed, as all in that folder may be.
-    std::fs::remove_file(team.path(".team/run/port-alice.sock")).unwrap();
+    std::fs::remove_file(team.path("run/port-alice.sock")).unwrap();
     assert_eq!(namespace(), first);
+    // The worker is killed, and so is its localhost.
+    team.kill_and_wait_for_restart("alice");
+    team.until("the localhost to be gone", || inside(&first).is_empty());
+    let second = namespace();
+    assert_ne!(second, first);
+    // The daemon is killed: nothing has ended.
+    serve(&team, "alice", "python3 serves.py");
     let served = Served::of(&team, &["alice", "3000", "--tcp"]);
     assert!(served.get("/", "").contains("alice asked"));
-    // The daemon is killed: nothing has ended.
     team.kill_daemon();
     assert!(served.get("/", "").contains("alice asked"));
     team.teamd(["start"]).ok();
-    // The worker is killed, and so is its localhost.
-    signal(team.pid("alice"), Signal::SIGKILL);
-    team.wait_for("alice", "crashed");
-    team.until("the localhost to be gone", || inside(&first).is_empty());
-    team.teamctl(["spawn", "alice", "--resume"]).ok();
-    assert_ne!(namespace(), first);
-    let second = namespace();
+    drop(served);
     // All three at once.
     for pid in [team.daemon_pid(), team.pid("alice"), keeper(&team, "alice")] {
         signal(pid, Signal::SIGKILL);
@@ -341,11 +343,42 @@ fn no_tool_asks_for_what_a_teammate_serves() {
         for family, place in [(socket.AF_UNIX, PLACE), (socket.AF_UNIX, '/proc/1/root' + PLACE)]:\n\
         \x20   tried('connect', lambda: socket.socket(family).connect(place))\n\
         tried('enter', lambda: open('/proc/1/ns/net'))\n";
-    let socket = team.path(".team/run/port-alice.sock");
+    let socket = team.path("run/port-alice.sock");
+    assert!(socket.exists());
     let attack = format!("PLACE = {:?}\n{attack}", socket.to_str().unwrap());
     let Some(attacks) = python(&team, "asks.py", &attack) else {
         return;
     };
     let told = does(&team, "bob", &attacks);
     assert!(!told.contains("BROKEN"), "{told}");
+}
+
+/// An agent has the same localhost in each piece of its work, and its gateway there.
+#[test]
+fn an_agent_has_a_localhost_of_its_own_whatever_its_network() {
+    let Some(team) = With::All.team(&[]) else {
+        return;
+    };
+    let Some(serves) = python(&team, "serves.py", SERVES) else {
+        return;
+    };
+    let Some(team) = shell_of(team, "", &["--localhost", "own"]) else {
+        return;
+    };
+    let looks =
+        "readlink /proc/self/ns/net; (exec 9<>/dev/tcp/127.0.0.1/4141) && echo $HTTPS_PROXY";
+    let seen = || {
+        let told = runs(&team, looks);
+        told["content"].as_str().unwrap().to_owned()
+    };
+    let first = seen();
+    assert!(first.ends_with("\nhttp://127.0.0.1:4141"), "{first}");
+    for _ in 0..3 {
+        assert_eq!(seen(), first);
+    }
+    team.send("carol", &ordered(&format!("{serves} carol")));
+    let served = Served::of(&team, &["carol", "3000", "--tcp"]);
+    team.until("carol to serve", || {
+        served.get("/", "").contains("carol asked")
+    });
 }

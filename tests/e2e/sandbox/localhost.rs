@@ -163,7 +163,13 @@ fn teammates_serve_one_port_and_reach_their_own_alone() {
     );
     assert_eq!(rights, "5", "no command has any right there");
     let shown = team.teamctl(["status", "alice"]).ok().stdout;
-    assert!(shown.contains("a localhost of its own"), "{shown}");
+    assert!(
+        shown.contains("a localhost of its own")
+            && shown.contains("3000 (`teamctl port alice 3000` opens it)"),
+        "{shown}"
+    );
+    let shown = team.json(["status", "bob"]);
+    assert_eq!(shown["members"][0]["serves"], json!([3000]));
     team.teamctl(["down"]).ok();
     team.until_no_process_is_left();
     assert!(!team.path("run/port-alice.sock").exists());

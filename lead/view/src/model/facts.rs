@@ -165,6 +165,19 @@ fn sandbox(member: &RosterMember) -> String {
     shown
 }
 
+/// Shows the ports that a member serves on a localhost of its own, and how the first is opened.
+fn serves(row: &MemberRow<'_>) -> String {
+    let Some(first) = row.serves.first() else {
+        return String::new();
+    };
+    let ports: Vec<_> = row.serves.iter().map(u16::to_string).collect();
+    let name = &row.member.name;
+    format!(
+        "{} (`teamctl port {name} {first}` opens it)",
+        ports.join(", ")
+    )
+}
+
 /// Shows the MCP servers of a member, and what becomes of each, as far as that is known.
 fn mcp(row: &MemberRow<'_>) -> String {
     let mut shown = Vec::new();
@@ -248,6 +261,7 @@ pub fn member_facts(row: &MemberRow<'_>) -> Vec<(&'static str, String)> {
         ),
         ("workspace", member.workspace.clone()),
         ("sandbox", sandbox(member)),
+        ("serves", serves(row)),
         ("mcp", mcp(row)),
         (
             "uses",

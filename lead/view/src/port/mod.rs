@@ -18,7 +18,7 @@ use teamd_client::args::PortArgs;
 use teamd_client::context::{Context, block_on};
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
-use teamd_client::read::roster;
+use teamd_client::read::{self, roster};
 use teamd_shared::localhost;
 use teamd_shared::member::Localhost;
 use teamd_shared::name::Name;
@@ -63,25 +63,18 @@ impl FarPort {
     }
 
     /// Says what to know if nothing listens there yet; none if something does.
-    ///
-    /// # Errors
-    /// If no process answers for the teammate.
-    fn advice(&self) -> Result<Option<String>, CommandError> {
-        let Self { dir, name, port } = self;
-        let ports = localhost::ports(dir, name).map_err(|error| {
-            CommandError::refused(&format!("cannot ask for the localhost of {name}"), &error)
-                .hint(format!("`teamctl status {name}` says whether it runs"))
-        })?;
-        if ports.contains(port) {
-            return Ok(None);
+    fn advice(&self, served: &[u16]) -> Option<String> {
+        let Self { name, port, .. } = self;
+        if served.contains(port) {
+            return None;
         }
-        let ports: Vec<_> = ports.iter().map(u16::to_string).collect();
+        let ports: Vec<_> = served.iter().map(u16::to_string).collect();
         let others = if ports.is_empty() {
             "nothing listens there yet".to_owned()
         } else {
             format!("only {} so far", ports.join(", "))
         };
-        Ok(Some(format!("{name} does not listen on {port}: {others}")))
+        Some(format!("{name} does not listen on {port}: {others}"))
     }
 }
 
@@ -107,13 +100,13 @@ pub fn run(context: &Context, args: &PortArgs) -> CommandResult {
 async fn serve(context: &Context, dir: TeamDir, args: &PortArgs) -> CommandResult {
     let mut int = act::on_signal(SignalKind::interrupt())?;
     let mut term = act::on_signal(SignalKind::terminate())?;
-    has_localhost(&dir, &args.name)?;
+    let served = serves(&dir, &args.name)?;
     let far = FarPort {
         dir,
         name: args.name.clone(),
         port: args.port,
     };
-    let advice = far.advice()?;
+    let advice = far.advice(&served);
     let far = Arc::new(far);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.at)).await;
     let listener = listener.map_err(|error| {
@@ -153,8 +146,8 @@ fn key() -> String {
     format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())
 }
 
-/// Makes sure that a teammate runs and has a localhost of its own.
-fn has_localhost(dir: &TeamDir, name: &Name) -> Result<(), CommandError> {
+/// Returns what a teammate serves that runs and has a localhost of its own.
+fn serves(dir: &TeamDir, name: &Name) -> Result<Vec<u16>, CommandError> {
     let roster = roster::load_one(dir, name)?;
     let member = roster::find_one(dir, &roster, name)?;
     if member.status.is_ended() {
@@ -164,7 +157,7 @@ fn has_localhost(dir: &TeamDir, name: &Name) -> Result<(), CommandError> {
         );
     }
     if member.sandbox.localhost == Localhost::Own {
-        return Ok(());
+        return Ok(read::localhost::served(dir, member));
     }
     let what = format!("{name} has no localhost of its own");
     let hint = format!(

@@ -33,6 +33,7 @@ pub mod installed;
 pub mod job;
 pub mod journal;
 pub mod json;
+pub mod localhost;
 pub mod locks;
 pub mod logging;
 pub mod machine;

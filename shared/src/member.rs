@@ -17,8 +17,8 @@ pub use phase::{End, Phase};
 pub use status::{Doing, MemberStatus, Waiting};
 
 pub use crate::terms::{
-    Agent, ApproveBy, Bounds, Cgroup, Gate, Limits, Permissions, Protocol, Restart, RestartLimit,
-    Sandbox, SandboxMode, Terms, TermsPatch,
+    Agent, ApproveBy, Bounds, Cgroup, Gate, Limits, Localhost, Permissions, Protocol, Restart,
+    RestartLimit, Sandbox, SandboxMode, Terms, TermsPatch,
 };
 
 /// A member as the journal records it.

@@ -2,6 +2,7 @@
 //! or a time of day.
 
 mod children;
+mod confined;
 mod handle;
 mod own;
 
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock;
 
 pub use children::{children_by_parent, children_of};
+pub use confined::SandboxFlags;
 pub use handle::{How, ProcessHandle};
 pub use own::{adopt_orphans, close_inherited, deny_tracing, set_signals, survive_file_limit};
 

@@ -131,6 +131,7 @@ impl Terms {
             self.sandbox.hosts = hosts.clone().unwrap_or_default();
         }
         set(&mut self.sandbox.ports, patch.sandbox.ports.clone());
+        set(&mut self.sandbox.localhost, patch.localhost);
         add(&mut self.sandbox.writable, &patch.sandbox.writable);
         add(&mut self.sandbox.hidden, &patch.sandbox.hidden);
         add(&mut self.sandbox.visible, &patch.sandbox.visible);
@@ -262,6 +263,19 @@ pub enum SandboxMode {
     Off,
 }
 
+/// Whose 127.0.0.1 the commands of a teammate have.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Localhost {
+    /// That of the machine; where `network` is false or a list, each command its own.
+    #[default]
+    Shared,
+    /// One for all commands of an incarnation.
+    Own,
+}
+
 impl SandboxMode {
     /// Returns the mode as it is written.
     pub fn as_str(self) -> &'static str {
@@ -284,6 +298,9 @@ pub struct Sandbox {
     pub hosts: Vec<String>,
     /// The services of this machine that they reach in a network of their own, by their ports.
     pub ports: Vec<u16>,
+    /// Whose 127.0.0.1 they have. A record of an earlier version does not say.
+    #[serde(default)]
+    pub localhost: Localhost,
     /// Directories and files outside the workspace that they may write too, absolute.
     pub writable: Vec<String>,
     /// Directories and files that they may not read, absolute.
@@ -302,6 +319,40 @@ impl Sandbox {
     /// Tells whether the sandbox gives them a network with such a gate. False without a sandbox.
     pub fn has_network(&self, gate: Gate) -> bool {
         gate == Gate::Open && self.mode == SandboxMode::WorkspaceWrite && !self.no_network
+    }
+
+    /// Tells whether these layers can give them a localhost that lasts, if they are to have one.
+    /// `has_agent`: they are those of an agent that has a network of its own anyway.
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    pub fn can_have_localhost(
+        &self,
+        layers: Layers,
+        has_agent: bool,
+    ) -> Result<(), (&'static str, &'static str)> {
+        if self.localhost == Localhost::Shared {
+            return Ok(());
+        }
+        if self.mode == SandboxMode::Off {
+            return Err((
+                "`localhost = \"own\"` takes a sandbox, and its commands have none",
+                "leave out `--sandbox off`, or `localhost`",
+            ));
+        }
+        if layers.namespaces != Namespaces::Own {
+            return Err((
+                "`localhost = \"own\"` takes namespaces of our own, which this machine does not give",
+                "leave out `localhost`; `teamctl doctor` says what is missing",
+            ));
+        }
+        if self.has_network(Gate::Open) && self.hosts.is_empty() && !has_agent {
+            return Err((
+                "`localhost = \"own\"` is not to be had with the network of the machine, whose 127.0.0.1 is part of it",
+                "set `network` of `[sandbox]` to a list of hosts (`[\"*\"]`: all public ones by HTTPS), or spawn it with --no-network",
+            ));
+        }
+        Ok(())
     }
 
     /// Tells whether these layers can keep them to the hosts of a list.

@@ -350,7 +350,7 @@ fn a_shell_without_walls_is_said_to_be_one() {
     assert!(!said.stderr.contains("confined"), "{said:?}");
     assert_eq!(
         team.member("bob")["sandbox"],
-        json!({"mode": "read-only", "no_network": true, "hosts": [], "ports": [], "writable": [], "hidden": [], "visible": []})
+        json!({"mode": "read-only", "no_network": true, "hosts": [], "ports": [], "localhost": "shared", "writable": [], "hidden": [], "visible": []})
     );
 }
 

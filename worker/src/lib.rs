@@ -10,14 +10,15 @@ use std::process::ExitCode;
 
 use clap::{Command, CommandFactory, FromArgMatches};
 use teamd_worker_agent::{SEARCH, search_main};
-use teamd_worker_sandbox::{gate, init, probe, shim};
+use teamd_worker_sandbox::{gate, init, localhost, probe, shim};
 
 /// Runs `team-worker`: an incarnation of a teammate, the shim of one of its commands, the sandbox
-/// init or the live gate of that, or a search.
+/// init or the live gate of that, its localhost, or a search.
 pub fn team_worker(version: &'static str) -> ExitCode {
     match std::env::args_os().nth(1) {
         Some(first) if first == shim::SUBCOMMAND => return shim::shim_main(),
         Some(first) if first == init::SUBCOMMAND => return init::init_main(),
+        Some(first) if first == localhost::SUBCOMMAND => return localhost::localhost_main(),
         Some(first) if first == gate::SUBCOMMAND => return gate::gate_main(),
         Some(first) if first == SEARCH => return search_main(),
         _ => {}

@@ -28,8 +28,8 @@ pub use at::At;
 pub use groups::lay_out;
 pub use looking::{
     Agents, AgentsCommand, Column, Completions, Diagram, DiagramFormat, Doctor, EventsArgs,
-    InboxArgs, InstallArgs, InstallFlags, Lint, LintAs, Logs, Range, RequestsArgs, Schema,
-    StatusArgs, TranscriptArgs, Web,
+    InboxArgs, InstallArgs, InstallFlags, Lint, LintAs, Logs, PortArgs, Range, RequestsArgs,
+    Schema, StatusArgs, TranscriptArgs, Web,
 };
 pub use tasks::{
     Branch, Diff, Land, PullRequestCommand, PullRequestWatch, PullRequests, ReviewArgs, Run,
@@ -109,6 +109,11 @@ pub enum TeamctlCommand {
     /// Serves the page on 127.0.0.1 and prints its address, until Ctrl-C. The part behind # is a
     /// key: only a browser that has it is answered.
     Web(Web),
+    /// Open a port of a teammate in your browser
+    ///
+    /// Prints an address on this machine, and serves there what the teammate serves on a localhost
+    /// of its own, until Ctrl-C. Only a browser that was given the printed address is answered.
+    Port(PortArgs),
     /// Send a message to a teammate
     #[command(alias = "tell")]
     Send(Send),

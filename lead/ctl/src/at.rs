@@ -65,6 +65,7 @@ pub(crate) fn run(cli: &Cli, out: &Output, version: &str) -> Option<ProcessExit>
     };
     let done = match &cli.command {
         TeamctlCommand::Web(args) => block_on(web::run(&command, args)),
+        TeamctlCommand::Port(args) => Err(of_the_other_machine(args.port)),
         _ => block_on(command.run(cli)),
     };
     Some(exit(done, out))
@@ -89,6 +90,15 @@ pub(crate) fn version(version: &str) -> Option<ProcessExit> {
         command.judge(end)
     });
     Some(exit(done, &out))
+}
+
+/// Makes the error of an address there, which leads nowhere here.
+fn of_the_other_machine(port: u16) -> CommandError {
+    let what = "`teamctl port` prints an address of the machine that it runs on";
+    let hint = format!(
+        "run it there with `--at {port}`, and forward that: `ssh -L {port}:127.0.0.1:{port} HOST`"
+    );
+    CommandError::new(ExitCode::Usage, what).hint(hint)
 }
 
 fn exit(done: Result<u8, CommandError>, out: &Output) -> ProcessExit {

@@ -10,6 +10,7 @@ pub mod chat;
 mod codes;
 mod markdown;
 pub mod model;
+pub mod port;
 pub mod review;
 mod terminal;
 pub mod top;

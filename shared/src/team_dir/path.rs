@@ -134,6 +134,12 @@ impl TeamPath {
         Self::at("run", format!("{name}.live"))
     }
 
+    /// `run/port-NAME.sock`: where programs of the user ask for what a member serves on a localhost
+    /// of its own.
+    pub fn localhost(name: &Name) -> Self {
+        Self::at("run", format!("port-{name}.sock"))
+    }
+
     /// `run/chat`: a chat at a terminal holds a shared `flock` on it.
     pub fn chat() -> Self {
         Self::at("run", "chat".to_owned())

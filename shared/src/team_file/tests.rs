@@ -32,7 +32,7 @@ const ALL_TABLES: [&str; 12] = [
 ];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 78] = [
+const EXAMPLES: [(&str, &str); 79] = [
     ("model", "'script'"),
     ("fallback_model", "'anthropic:x'"),
     ("plan", "true"),
@@ -102,6 +102,7 @@ const EXAMPLES: [(&str, &str); 78] = [
     ("headers", "{Authorization = 'env:TOKEN'}"),
     ("protocol", "'run'"),
     ("ports", "[5432]"),
+    ("localhost", "'own'"),
     ("protect_review", "'lead'"),
     ("checkout", "true"),
     ("cache", "['target']"),

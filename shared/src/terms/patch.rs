@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::network::ports;
 use super::{
-    AgentProgram, ApproveBy, McpServer, Network, Permissions, Restart, SandboxMode, ToolsPatch,
-    Total, add,
+    AgentProgram, ApproveBy, Localhost, McpServer, Network, Permissions, Restart, SandboxMode,
+    ToolsPatch, Total, add,
 };
 use crate::amount::{parse_count, parse_memory, parse_seconds, parse_tokens, written};
 use crate::effects::{KeyEffects, outside};
@@ -124,6 +124,10 @@ pub struct TermsPatch {
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = LIMITS)]
     #[serde(deserialize_with = "seconds")]
     pub max_idle: Option<u64>,
+    /// Whose 127.0.0.1 its commands have: shared (that of the machine) or own, so that several
+    /// teammates can serve one port [default: shared]
+    #[arg(long, value_name = "WHOSE", hide_possible_values = true, help_heading = SANDBOX)]
+    pub localhost: Option<Localhost>,
     /// How its commands are confined.
     #[command(flatten)]
     pub sandbox: SandboxPatch,
@@ -222,6 +226,7 @@ impl TermsPatch {
             max_procs: self.max_procs.or(below.max_procs),
             max_time: self.max_time.or(below.max_time),
             max_idle: self.max_idle.or(below.max_idle),
+            localhost: self.localhost.or(below.localhost),
             sandbox: self.sandbox.merge(&below.sandbox),
             instructions: self.instructions.or(below.instructions),
         }
@@ -276,6 +281,8 @@ impl TermsPatch {
             max_procs,
             max_time,
             max_idle: _,
+            // It opens nothing: it parts what the commands of a teammate have in common anyway.
+            localhost: _,
             sandbox,
             instructions: _,
         } = self;
@@ -296,6 +303,7 @@ impl TermsPatch {
             "restart",
             "auto",
             "max_idle",
+            "localhost",
             "instructions",
         ]);
         let elsewhere = to.file.zip(workspace.as_deref());

@@ -175,6 +175,7 @@ impl SpawnTeammate {
             memory: None,
             cpu_time: None,
             max_procs: None,
+            localhost: None,
             max_time: None,
             max_idle: None,
             sandbox,

@@ -14,6 +14,7 @@ mod commands;
 mod hidden;
 mod linked;
 mod loader;
+mod localhost;
 mod modes;
 mod network;
 mod ordinary;

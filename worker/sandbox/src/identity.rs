@@ -36,13 +36,7 @@ const NEEDED: [CapabilitySet; 7] = [
 /// # Errors
 /// The system's error: namespaces are not to be had, or the maps may not be written.
 pub(super) fn enter_user_and_pid_namespace() -> io::Result<()> {
-    let user = geteuid().as_raw();
-    let group = getegid().as_raw();
-    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID)?;
-    // `user_namespaces(7)`: without this an unprivileged process may not map its group.
-    put("/proc/self/setgroups", "deny")?;
-    put("/proc/self/gid_map", &format!("{group} {group} 1"))?;
-    put("/proc/self/uid_map", &format!("{user} {user} 1"))?;
+    enter_user_namespace(CloneFlags::CLONE_NEWPID)?;
     let sets = capabilities(None)?;
     set_capabilities(
         None,
@@ -55,6 +49,21 @@ pub(super) fn enter_user_and_pid_namespace() -> io::Result<()> {
     NEEDED
         .into_iter()
         .try_for_each(|capability| configure_capability_in_ambient_set(capability, true))?;
+    Ok(())
+}
+
+/// Enters a user namespace in which the user keeps its number, and such other ones with it.
+///
+/// # Errors
+/// The system's error: namespaces are not to be had, or the maps may not be written.
+pub(super) fn enter_user_namespace(others: CloneFlags) -> io::Result<()> {
+    let user = geteuid().as_raw();
+    let group = getegid().as_raw();
+    unshare(CloneFlags::CLONE_NEWUSER | others)?;
+    // `user_namespaces(7)`: without this an unprivileged process may not map its group.
+    put("/proc/self/setgroups", "deny")?;
+    put("/proc/self/gid_map", &format!("{group} {group} 1"))?;
+    put("/proc/self/uid_map", &format!("{user} {user} 1"))?;
     Ok(())
 }
 
@@ -96,7 +105,11 @@ pub(super) fn share_counts() {
     }
 }
 
-fn put(file: &str, text: &str) -> io::Result<()> {
+/// Writes a setting of the kernel.
+///
+/// # Errors
+/// The system's error.
+pub(super) fn put(file: &str, text: &str) -> io::Result<()> {
     OpenOptions::new()
         .write(true)
         .open(file)?

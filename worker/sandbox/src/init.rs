@@ -144,8 +144,10 @@ fn enclose(
         // The shim is the only process that would end it.
         set_pdeathsig(Signal::SIGKILL).map_err(cannot("parent"))?;
         if !policy.network {
-            unshare(CloneFlags::CLONE_NEWNET).map_err(cannot("network"))?;
-            loopback::bring_up().map_err(cannot("network"))?;
+            if order.localhost.is_none() {
+                unshare(CloneFlags::CLONE_NEWNET).map_err(cannot("network"))?;
+                loopback::bring_up().map_err(cannot("network"))?;
+            }
             order
                 .listen
                 .as_ref()

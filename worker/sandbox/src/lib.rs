@@ -29,6 +29,7 @@ mod home;
 mod identity;
 pub mod init;
 mod landlock;
+pub mod localhost;
 mod loopback;
 mod missing;
 mod mount_table;
@@ -70,6 +71,7 @@ use std::process::{Command, Stdio};
 
 use teamd_shared::sandbox::Namespaces;
 
+use crate::localhost::LocalhostEntry;
 use crate::shim::ShimJob;
 
 /// Makes the namespaces that only the parent of a confined command can make. Comes before the shim
@@ -77,7 +79,11 @@ use crate::shim::ShimJob;
 ///
 /// # Errors
 /// The system's error.
-pub(crate) fn prepare(policy: &Policy) -> io::Result<()> {
+pub(crate) fn prepare(policy: &Policy, localhost: Option<LocalhostEntry>) -> io::Result<()> {
+    // Those of the command lie in that of the localhost, and have no rights over it.
+    if let Some(entry) = localhost {
+        entry.enter()?;
+    }
     if policy.layers.namespaces == Namespaces::Own {
         identity::enter_user_and_pid_namespace()
     } else {

@@ -12,6 +12,7 @@ mod foreground;
 mod jobserver;
 mod killer;
 mod live_log;
+mod localhost;
 mod log;
 mod output;
 mod piped;
@@ -55,6 +56,7 @@ use background::Background;
 pub use background::EndedCommand;
 pub use foreground::{Foreground, OutputReader, Ran};
 pub use live_log::LiveLog;
+use localhost::OwnLocalhost;
 pub use output::KEPT;
 pub use shim_handle::reap_orphans;
 pub use way::Way;
@@ -124,6 +126,8 @@ pub struct Runner {
     /// Where its commands and checks ask whether they may begin, once the first has; none if they
     /// are not held back.
     admissions: OnceLock<Option<Admissions>>,
+    /// What its commands have for a localhost, if they share one.
+    localhost: Option<OwnLocalhost>,
     /// What the model gets to read with its first command.
     first_note: String,
     /// Removed when the incarnation ends, after the commands have ended: so it is the last field.
@@ -181,9 +185,12 @@ impl Runner {
                 tracing::warn!("commits have no author of their own: {error}");
                 false
             });
+        let localhost =
+            OwnLocalhost::of(&config).context("cannot make the localhost of its commands")?;
         Ok(Self {
             config,
             places,
+            localhost,
             background: Background::default(),
             has_author,
             slots: OnceLock::new(),
@@ -331,11 +338,23 @@ impl Runner {
                 .open_folder(Some("run"))
                 .map_err(|error| error.to_string())?;
         }
+        // Behind a closed gate, each command is alone: it reaches nothing that an open one serves.
+        let shared = match program {
+            ShimProgram::Bash if gate == Gate::Open => self.localhost.as_ref(),
+            _ => None,
+        };
         let has_list = sandbox.has_network(gate) && !sandbox.hosts.is_empty();
-        let way = has_list.then(|| Way::make(Gateway::new(sandbox, true), true));
+        let way = has_list.then(|| match shared {
+            Some(shared) => shared.way(Gateway::new(sandbox, true)),
+            None => Way::make(Gateway::new(sandbox, true), true),
+        });
         let mut way = way
             .transpose()
             .map_err(|error| cannot_start(&self.config, &error))?;
+        let entered = shared.map(|shared| shared.entry(&self.config)).transpose();
+        let (localhost, namespaces) = entered
+            .map_err(|error| cannot_start(&self.config, &error))?
+            .unzip();
         let listen = way.as_ref().and_then(Way::listen);
         let mut lease = match program {
             ShimProgram::Bash => self.lease(policy.as_ref()),
@@ -348,14 +367,23 @@ impl Runner {
             program,
             listen,
             jobserver: lease.as_ref().map(Lease::descriptors).unwrap_or_default(),
+            localhost,
         };
-        let job = self.job(command, order, (way.as_mut(), lease.as_mut()))?;
+        let mut job = self.job(command, order, (way.as_mut(), lease.as_mut()))?;
+        job.handed_on.extend(namespaces.into_iter().flatten());
         // What a command starts is in the cgroup from its first moment.
         if let Some(cgroup) = &self.config.cgroup {
             let entered = cgroup.enter();
             entered.map_err(|error| cannot_start(&self.config, &error))?;
         }
-        let mut serving = way.map(Way::serve_command).unwrap_or_default();
+        let mut serving = match (way, shared) {
+            (Some(way), Some(shared)) => {
+                shared.serve(way);
+                JoinSet::new()
+            }
+            (Some(way), None) => way.serve_command(),
+            (None, _) => JoinSet::new(),
+        };
         if let Some(lease) = lease {
             serving.spawn(lease.serve());
         }

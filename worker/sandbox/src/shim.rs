@@ -83,9 +83,12 @@ impl ShimJob {
     fn supervise(&self) -> Result<Report, String> {
         let deadline = self.order.timeout.map(|timeout| Instant::now() + timeout);
         // What the shell that once started the daemon had left open is no business of a command.
-        close_inherited(&self.descriptors()).map_err(cannot("close what it inherited"))?;
+        let mut kept = self.descriptors();
+        let localhost = self.order.localhost;
+        kept.extend(localhost.iter().flat_map(|entry| [entry.user, entry.net]));
+        close_inherited(&kept).map_err(cannot("close what it inherited"))?;
         if let Some(policy) = &self.order.policy {
-            crate::prepare(policy).map_err(cannot("make namespaces for the command"))?;
+            crate::prepare(policy, localhost).map_err(cannot("make namespaces for the command"))?;
         }
         if self.order.bounds.memory.is_some() {
             // Before no process may look into this one, itself included.

@@ -25,6 +25,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "status",
             "top",
             "web",
+            "port",
             "inbox",
             "transcript",
             "logs",

@@ -79,6 +79,28 @@ pub struct Web {
 }
 
 #[derive(Debug, Args)]
+pub struct PortArgs {
+    /// The teammate; it was spawned with `localhost = "own"`
+    #[arg(value_parser = Name::of_inbox, add = names())]
+    pub name: Name,
+    /// The port on its localhost
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: u16,
+    /// Port on your 127.0.0.1 [default: a free one]
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    pub at: u16,
+    /// Pass any protocol through, without a key: each program and each web page that you open
+    /// reaches it
+    #[arg(long)]
+    pub tcp: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct InboxArgs {
     /// Owner of the inbox: a teammate, `lead` or `user`, which share one
     #[arg(default_value = "lead", value_parser = mailbox, add = names())]

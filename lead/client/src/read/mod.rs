@@ -4,6 +4,7 @@
 pub mod agents;
 pub mod journal;
 pub mod lead_mail;
+pub mod localhost;
 pub mod mcp;
 pub mod money;
 pub mod outputs;

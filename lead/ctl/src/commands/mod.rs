@@ -41,7 +41,7 @@ use teamd_client::args::{TaskCommand, Tasks, TeamctlCommand};
 use teamd_client::context::Context;
 use teamd_client::error::CommandResult;
 use teamd_shared::request::Kind;
-use teamd_view::{review, top, web};
+use teamd_view::{port, review, top, web};
 
 use crate::completion;
 
@@ -56,6 +56,7 @@ pub(crate) fn perform(command: TeamctlCommand, context: &Context) -> CommandResu
         TeamctlCommand::Status(args) => status::run(context, &args),
         TeamctlCommand::Top => top::run(context, perform),
         TeamctlCommand::Web(args) => web::run(context, &args, perform),
+        TeamctlCommand::Port(args) => port::run(context, &args),
         TeamctlCommand::Send(args) => send::run(context, &args),
         TeamctlCommand::Broadcast(args) => broadcast::run(context, &args),
         TeamctlCommand::Interrupt(args) => interrupt::run(context, args),

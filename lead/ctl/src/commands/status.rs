@@ -18,6 +18,7 @@ use teamd_client::print::render::{BOLD, DIM, facts};
 use teamd_client::print::style::paint;
 use teamd_client::print::table::cut;
 use teamd_client::print::{clock, escape, tokens};
+use teamd_client::read::localhost;
 use teamd_client::read::money::TeamCost;
 use teamd_client::read::processes::Processes;
 use teamd_client::read::resources::Resources;
@@ -114,6 +115,9 @@ fn show(
         row.resources = processes.as_ref().and_then(|processes| {
             Resources::of(processes, roster, row.member, args.name.is_some())
         });
+        if wanted {
+            row.serves = localhost::served(dir, row.member);
+        }
         row.mcp_servers = answers.mcp.of_member(&row.member.name).to_vec();
     }
     if context.out.is_json() {

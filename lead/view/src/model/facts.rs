@@ -7,7 +7,7 @@ use teamd_client::print::{clock, tokens};
 use teamd_client::read::resources::Resources;
 use teamd_shared::amount::{format_duration, format_size};
 use teamd_shared::config::RosterMember;
-use teamd_shared::member::{Bounds, Emptied, Exit, Gate, SandboxMode};
+use teamd_shared::member::{Bounds, Emptied, Exit, Gate, Localhost, SandboxMode};
 use teamd_shared::terms::{DEFAULT_TURNS, Total};
 use teamd_shared::transcript::Usage;
 
@@ -149,6 +149,9 @@ fn sandbox(member: &RosterMember) -> String {
         let ports: Vec<_> = sandbox.ports.iter().map(u16::to_string).collect();
         shown.push_str(&format!(", ports: {}", ports.join(", ")));
     }
+    if sandbox.localhost == Localhost::Own {
+        shown.push_str(", a localhost of its own");
+    }
     // For one that may change nothing, or anything, no list of paths is shown.
     if sandbox.mode == SandboxMode::WorkspaceWrite && !sandbox.writable.is_empty() {
         shown.push_str(&format!("; writable too: {}", sandbox.writable.join(", ")));
@@ -160,6 +163,19 @@ fn sandbox(member: &RosterMember) -> String {
         shown.push_str(&format!("; visible: {}", sandbox.visible.join(", ")));
     }
     shown
+}
+
+/// Shows the ports that a member serves on a localhost of its own, and how the first is opened.
+fn serves(row: &MemberRow<'_>) -> String {
+    let Some(first) = row.serves.first() else {
+        return String::new();
+    };
+    let ports: Vec<_> = row.serves.iter().map(u16::to_string).collect();
+    let name = &row.member.name;
+    format!(
+        "{} (`teamctl port {name} {first}` opens it)",
+        ports.join(", ")
+    )
 }
 
 /// Shows the MCP servers of a member, and what becomes of each, as far as that is known.
@@ -245,6 +261,7 @@ pub fn member_facts(row: &MemberRow<'_>) -> Vec<(&'static str, String)> {
         ),
         ("workspace", member.workspace.clone()),
         ("sandbox", sandbox(member)),
+        ("serves", serves(row)),
         ("mcp", mcp(row)),
         (
             "uses",

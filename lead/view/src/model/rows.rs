@@ -34,6 +34,8 @@ pub struct MemberRow<'r> {
     pub unnoticed: bool,
     /// What its processes use; none if they are not asked for, or it does not run.
     pub resources: Option<Resources>,
+    /// The ports that it serves on a localhost of its own; empty if that is not asked for.
+    pub serves: Vec<u16>,
     /// What its worker reports of its MCP servers; empty if that is not asked for, or not known.
     pub mcp_servers: Vec<McpServerReport>,
 }
@@ -50,6 +52,9 @@ impl MemberRow<'_> {
         }
         value["unread"] = json!(self.unread);
         value["resources"] = json!(self.resources);
+        if !self.serves.is_empty() {
+            value["serves"] = json!(self.serves);
+        }
         if !self.mcp_servers.is_empty() {
             value["mcp_servers"] = json!(self.mcp_servers);
         }
@@ -102,6 +107,7 @@ pub fn rows<'r>(
                 unread: None,
                 unnoticed,
                 resources: None,
+                serves: Vec::new(),
                 mcp_servers: Vec::new(),
             }
         })

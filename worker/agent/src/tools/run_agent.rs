@@ -2,6 +2,7 @@
 //! or for many turns.
 
 use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use teamd_shared::environment::Environment;
@@ -9,6 +10,7 @@ use teamd_shared::member::{Agent, Gate};
 use teamd_worker_core::secret::Secret;
 use teamd_worker_core::tools::RunAgent;
 use teamd_worker_model::{AgentProcess, AgentSession, Known, Launch, Meter, open_kept};
+use teamd_worker_sandbox::localhost::LocalhostEntry;
 use teamd_worker_sandbox::run::{AgentStart, Foreground, GateHandle, RunnerConfig, Way};
 use teamd_worker_sandbox::shim::{AgentOrder, ShimJob, ShimOrder, ShimProgram};
 use teamd_worker_sandbox::{Gateway, Policy};
@@ -48,6 +50,8 @@ pub(super) struct LaunchContext<'a> {
     pub(super) meter: Meter,
     /// The jobserver of its commands, if they have one.
     pub(super) lease: Option<Lease>,
+    /// The localhost of the incarnation, if it shares that, and what that is entered by.
+    pub(super) localhost: Option<(LocalhostEntry, [OwnedFd; 2])>,
 }
 
 impl LaunchContext<'_> {
@@ -66,8 +70,10 @@ impl LaunchContext<'_> {
             live,
             gateway,
             lease,
+            localhost,
             ..
         } = self;
+        let (localhost, namespaces) = localhost.unzip();
         let mut way = Way::make(gateway, live)?;
         let variables = way.variables();
         let SetUp {
@@ -87,6 +93,7 @@ impl LaunchContext<'_> {
             program: ShimProgram::Agent(order),
             listen,
             jobserver: Vec::new(),
+            localhost,
         };
         config.workspace.metadata()?;
         let of_jobserver: Vec<_> = lease.iter().flat_map(Lease::variables).collect();
@@ -95,6 +102,7 @@ impl LaunchContext<'_> {
         }
         let mut job = ShimJob::new(order, &environment, &config.workspace, shown.as_ref())?;
         job.handed_on = way.hand_on().into_iter().collect();
+        job.handed_on.extend(namespaces.into_iter().flatten());
         Ok((job, way, lease))
     }
 

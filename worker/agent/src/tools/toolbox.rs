@@ -219,6 +219,8 @@ impl Toolbox {
         entered.map_err(|error| cannot_start_agent(agent, &error))?;
         let temp = self.runner.places().temp.path.as_path();
         let lease = self.runner.lease_of_agent(policy.as_ref());
+        let localhost = self.runner.localhost_of_agent();
+        let localhost = localhost.map_err(|error| cannot_start_agent(agent, &error))?;
         Ok(LaunchContext {
             agent,
             config,
@@ -231,6 +233,7 @@ impl Toolbox {
             token,
             meter: self.meter.clone(),
             lease,
+            localhost,
         })
     }
 

@@ -78,10 +78,7 @@ impl ShimHandle {
             .order
             .timeout
             .map(|timeout| Instant::now() + timeout + GRACE);
-        // Held until the pid is known: a sweep between the two would take the shim for an orphan.
-        let mut shims = shims();
-        let child = spawn_with_signals_blocked(&mut command)?;
-        shims.push(Pid::from_child(&child));
+        let child = start_known(&mut command)?;
         let heard = Vec::new();
         let closed = false;
         let reaped = false;
@@ -257,14 +254,7 @@ impl ShimHandle {
     }
 
     fn try_reap(&mut self) -> bool {
-        if !self.reaped {
-            let mut shims = shims();
-            // An error means that it is reaped already.
-            self.reaped = !matches!(self.child.try_wait(), Ok(None));
-            if self.reaped {
-                shims.retain(|&shim| shim != Pid::from_child(&self.child));
-            }
-        }
+        self.reaped = self.reaped || try_reap_known(&mut self.child);
         self.reaped
     }
 }
@@ -273,9 +263,38 @@ impl Drop for ShimHandle {
     fn drop(&mut self) {
         // A shim that no call waits for is reaped, and if need be killed, as an orphan.
         if !self.try_reap() {
-            shims().retain(|&shim| shim != Pid::from_child(&self.child));
+            forget_known(&self.child);
         }
     }
+}
+
+/// Starts a shim, or what keeps a localhost, with all signals blocked. It is no orphan until it is
+/// reaped or forgotten.
+///
+/// # Errors
+/// The system's error.
+pub(super) fn start_known(command: &mut Command) -> io::Result<Child> {
+    // Held until the pid is known: a sweep between the two would take it for an orphan.
+    let mut shims = shims();
+    let child = spawn_with_signals_blocked(command)?;
+    shims.push(Pid::from_child(&child));
+    Ok(child)
+}
+
+/// Reaps what was started so, if it has ended; tells whether it has.
+pub(super) fn try_reap_known(child: &mut Child) -> bool {
+    let mut shims = shims();
+    // An error means that it is reaped already.
+    let reaped = !matches!(child.try_wait(), Ok(None));
+    if reaped {
+        shims.retain(|&shim| shim != Pid::from_child(child));
+    }
+    reaped
+}
+
+/// Leaves what was started so to the next sweep.
+pub(super) fn forget_known(child: &Child) {
+    shims().retain(|&shim| shim != Pid::from_child(child));
 }
 
 fn has_passed(due: Option<Instant>, now: Instant) -> bool {

@@ -29,6 +29,8 @@ enum Listeners {
     Inside(Channel),
     /// The machine's own loopback interface.
     Here(TcpListener),
+    /// Nowhere: the gateway of this localhost is served already.
+    Served,
 }
 
 /// The way from an agent to its gateway.
@@ -64,6 +66,21 @@ impl Way {
             way.from = Some(Listeners::Here(listener));
         }
         Ok(way)
+    }
+
+    /// Makes the way to a gateway that is served already, where the command will be.
+    pub(super) fn served(gateway: Gateway) -> Self {
+        Self {
+            gateway,
+            from: Some(Listeners::Served),
+            theirs: None,
+            port: GATEWAY_PORT,
+        }
+    }
+
+    /// Tells whether its gateway is served already.
+    pub(super) fn is_served(&self) -> bool {
+        matches!(self.from, Some(Listeners::Served))
     }
 
     /// Returns the listeners that are to be made in the network namespace of the agent.
@@ -120,6 +137,7 @@ impl Way {
             let listeners = match from {
                 Listeners::Inside(channel) => receive(channel).await,
                 Listeners::Here(listener) => Ok(vec![listener]),
+                Listeners::Served => return,
             };
             let served = match listeners {
                 Ok(listeners) => Arc::new(gateway).serve(listeners, gate).await,

@@ -18,6 +18,7 @@ use teamd_shared::environment::Environment;
 use teamd_shared::member::{Bounds, Gate};
 
 use crate::Policy;
+use crate::localhost::LocalhostEntry;
 use crate::variables::Variables;
 
 /// How a command is to be run.
@@ -35,6 +36,8 @@ pub struct ShimOrder {
     pub listen: Option<Listen>,
     /// The descriptors of its jobserver, which the command itself inherits.
     pub jobserver: Vec<i32>,
+    /// The localhost of the incarnation, if the command shares that.
+    pub localhost: Option<LocalhostEntry>,
 }
 
 /// What runs a command.
@@ -163,7 +166,7 @@ impl ShimJob {
         })
     }
 
-    /// Returns the descriptors that it is handed on with.
+    /// Returns the descriptors that the shim and the sandbox init are handed it on with.
     pub(crate) fn descriptors(&self) -> Vec<i32> {
         let channel = self.order.listen.as_ref().map(|listen| listen.channel);
         let mut descriptors = vec![self.file.as_raw_fd()];

@@ -133,11 +133,11 @@ impl JudgedPromise {
 /// Reports whether the gate of an agent, and a list of hosts, are enforced.
 fn report_network(check: &mut DoctorCheck, namespaces: Namespaces) {
     if namespaces == Namespaces::Own {
-        check.ok("the gate of an agent changes while it runs, and behind it there is no network but the provider's own tools; `network` may list hosts (namespaces)");
+        check.ok("the gate of an agent changes while it runs, and behind it there is no network but the provider's own tools; `network` may list hosts, and a teammate may have a localhost of its own (namespaces)");
         return;
     }
     check.note(
-        "the gate of an agent does not change while it runs, and no list of hosts is enforced; an agent that has a key also reaches the network behind a closed gate (no namespaces of our own)",
+        "the gate of an agent does not change while it runs, no list of hosts is enforced, and no teammate has a localhost of its own; an agent that has a key also reaches the network behind a closed gate (no namespaces of our own)",
         "when the gate closes, the agent is ended; a teammate with such a list is refused; `spawn` says what an agent reaches",
         "docs/agents.md says what is confined",
     );

@@ -49,6 +49,7 @@ fn the_table_shows_all_members() {
             unread: Some(unread),
             unnoticed,
             resources: None,
+            serves: Vec::new(),
             mcp_servers: Vec::new(),
         }
     };

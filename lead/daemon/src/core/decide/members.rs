@@ -179,8 +179,14 @@ impl DecisionView<'_> {
                 "`teamctl log teamd` says why; fix that, then try again",
             ));
         }
-        let sandbox = self.terms_of(order).sandbox;
-        sandbox.is_kept_by(self.places.layers).map_err(|why| {
+        let terms = self.terms_of(order);
+        let has_agent = terms.program.is_some();
+        let sandbox = terms.sandbox;
+        let layers = self.places.layers;
+        sandbox
+            .can_have_localhost(layers, has_agent)
+            .map_err(|(why, hint)| Refusal::new(RefusalCode::Failed, why).hint(hint))?;
+        sandbox.is_kept_by(layers).map_err(|why| {
             let hint = "set `network` of `[sandbox]` to true or false, or spawn it with --no-network; `teamctl doctor` says what is missing";
             Refusal::new(RefusalCode::Failed, why).hint(hint)
         })

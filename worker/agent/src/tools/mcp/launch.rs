@@ -79,6 +79,7 @@ pub(super) fn start(
         }),
         listen: way.listen(),
         jobserver: Vec::new(),
+        localhost: None,
     };
     let shown = format!("mcp {}", server.name);
     let job = ShimJob::new(order, &environment, &config.workspace, shown.as_ref());

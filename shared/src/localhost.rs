@@ -19,7 +19,10 @@ use crate::name::Name;
 use crate::team_dir::{TeamDir, TeamPath};
 
 /// How long each side waits for the other.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a view waits for a list of ports, which it can do without.
+const GLANCE: Duration = Duration::from_millis(200);
 
 /// How many ports a list names at most.
 const MOST_PORTS: usize = 512;
@@ -101,6 +104,7 @@ pub fn connect(dir: &TeamDir, name: &Name, port: u16) -> io::Result<io::Result<T
 /// `NotFound` or `ConnectionRefused` if no process answers for the member, or the system's error.
 pub fn ports(dir: &TeamDir, name: &Name) -> io::Result<Vec<u16>> {
     let asked = ask(dir, name, LocalhostQuestion::Ports)?;
+    asked.set_read_timeout(Some(GLANCE))?;
     let mut bytes = Vec::new();
     asked.take(2 * MOST_PORTS as u64).read_to_end(&mut bytes)?;
     let pairs = bytes.chunks_exact(2);

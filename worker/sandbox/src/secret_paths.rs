@@ -2,22 +2,38 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 
 /// Where the secrets of a user lie, by every path, whether they are there or not. The first call
 /// looks for them, so an idle teammate does not: for root that is a walk through `/etc`.
 #[derive(Clone)]
-pub struct Secrets(Arc<LazyLock<Found, Box<dyn FnOnce() -> Found + Send + Sync>>>);
+pub struct Secrets(Arc<LazySecrets>);
 
-/// The paths and, of those that are there, the files; or why they cannot be known, for the model.
-type Found = Result<(Vec<PathBuf>, Vec<Node>), String>;
+struct LazySecrets {
+    found: OnceLock<FoundSecrets>,
+    look: Box<dyn Fn() -> Result<FoundSecrets, String> + Send + Sync>,
+}
+
+/// What a look has found.
+#[derive(Debug, Clone)]
+pub(super) struct FoundSecrets {
+    pub(super) paths: Vec<PathBuf>,
+    /// Those of them that are there.
+    pub(super) nodes: Vec<Node>,
+}
 
 /// Device and inode of a file.
 pub type Node = (u64, u64);
 
 impl Secrets {
-    pub(super) fn when_needed(look: impl FnOnce() -> Found + Send + Sync + 'static) -> Self {
-        Self(Arc::new(LazyLock::new(Box::new(look))))
+    /// Looks when they are needed. The error of a look is for the model.
+    pub(super) fn when_needed(
+        look: impl Fn() -> Result<FoundSecrets, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(LazySecrets {
+            found: OnceLock::new(),
+            look: Box::new(look),
+        }))
     }
 
     /// Returns where they lie.
@@ -25,11 +41,7 @@ impl Secrets {
     /// # Errors
     /// Why that cannot be known, for the model.
     pub fn paths(&self) -> Result<&[PathBuf], String> {
-        self.0
-            .as_ref()
-            .as_ref()
-            .map(|(paths, _)| &paths[..])
-            .map_err(Clone::clone)
+        self.found().map(|found| &found.paths[..])
     }
 
     /// Returns the files that were there at the first look, and those that are there now.
@@ -37,16 +49,28 @@ impl Secrets {
     /// # Errors
     /// Why that cannot be known, for the model.
     pub fn nodes(&self) -> Result<Vec<Node>, String> {
-        let (paths, first) = self.0.as_ref().as_ref().map_err(Clone::clone)?;
-        Ok(first.iter().copied().chain(nodes_of(paths)).collect())
+        let FoundSecrets { paths, nodes } = self.found()?;
+        Ok(nodes.iter().copied().chain(nodes_of(paths)).collect())
+    }
+
+    /// Returns what was found. A look that has failed is not kept: the next command looks again.
+    fn found(&self) -> Result<&FoundSecrets, String> {
+        let Self(lazy) = self;
+        if let Some(found) = lazy.found.get() {
+            return Ok(found);
+        }
+        let found = (lazy.look)()?;
+        Ok(lazy.found.get_or_init(|| found))
     }
 }
 
 impl From<Vec<PathBuf>> for Secrets {
     fn from(paths: Vec<PathBuf>) -> Self {
-        Self::when_needed(|| {
-            let nodes = nodes_of(&paths).collect();
-            Ok((paths, nodes))
+        Self::when_needed(move || {
+            Ok(FoundSecrets {
+                nodes: nodes_of(&paths).collect(),
+                paths: paths.clone(),
+            })
         })
     }
 }
@@ -71,4 +95,30 @@ pub(super) fn nodes_of<'a>(
         .into_iter()
         .filter_map(|path| rustix::fs::stat(path).ok())
         .map(|stat| (stat.st_dev, stat.st_ino))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_look_that_has_failed_is_made_again_and_one_that_has_not_is_kept() {
+        let looks = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&looks);
+        let secrets = Secrets::when_needed(move || {
+            if counted.fetch_add(1, Ordering::Relaxed) == 0 {
+                return Err("not now".to_owned());
+            }
+            Ok(FoundSecrets {
+                paths: vec!["/a".into()],
+                nodes: Vec::new(),
+            })
+        });
+        assert_eq!(secrets.clone().paths().unwrap_err(), "not now");
+        assert_eq!(secrets.paths().unwrap(), [PathBuf::from("/a")]);
+        assert_eq!(secrets.clone().paths().unwrap().len(), 1);
+        assert_eq!(looks.load(Ordering::Relaxed), 2);
+    }
 }

@@ -20,13 +20,14 @@ use super::home::Home;
 use super::mount_table::{aliases, join, mounts};
 use super::place::{is_plain, open_itself};
 use super::places::UsersPath;
-use super::secret_paths::{Node, Secrets, nodes_of};
+use super::secret_paths::{FoundSecrets, Node, Secrets, nodes_of};
 
 impl Secrets {
     /// Prepares to look for the secrets of a user, and for what is hidden by name.
     pub(super) fn of(places: CommandPlaces, environment: Environment, hidden: &[String]) -> Self {
-        let mut paths: Vec<_> = hidden.iter().map(PathBuf::from).collect();
+        let hidden: Vec<_> = hidden.iter().map(PathBuf::from).collect();
         Self::when_needed(move || {
+            let mut paths = hidden.clone();
             let mut customary = known(&places, &environment);
             // The user has named it, as what is hidden by name.
             customary.retain(|path| {
@@ -51,7 +52,7 @@ impl Secrets {
             more.extend(elsewhere);
             nodes.extend(nodes_of(links.iter().chain(&more)));
             paths.extend(more);
-            Ok((paths, nodes))
+            Ok(FoundSecrets { paths, nodes })
         })
     }
 }

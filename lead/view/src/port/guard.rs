@@ -40,13 +40,12 @@ pub(super) struct PortGuard {
 }
 
 impl PortGuard {
-    /// Makes the host of a port that is served at another one here.
-    pub(super) fn new(name: &Name, port: u16, at: u16, key: &str) -> Self {
+    /// Makes the host of a port that is served at another one here. `unique`: what no other host has.
+    pub(super) fn new(name: &Name, port: u16, at: u16, key: &str, unique: &str) -> Self {
         // A browser takes no `_` for part of a host.
         let label = name.as_str().replace('_', "-");
-        let label = label.trim_end_matches('-');
         Self {
-            host: format!("{label}-{port}.localhost:{at}"),
+            host: format!("{label}-{port}-{unique}.localhost:{at}"),
             // Another address with the same host has another port here, and another cookie.
             cookie: format!("{COOKIES}{at}"),
             key: key.to_owned(),
@@ -104,9 +103,9 @@ impl PortGuard {
     fn has_cookie(&self, headers: &HeaderMap) -> bool {
         let mut all = cookies(headers);
         all.any(|pair| {
-            let value = pair.strip_prefix(self.cookie.as_str());
-            let value = value.and_then(|rest| rest.strip_prefix('='));
-            value.is_some_and(|value| is_same(value.as_bytes(), self.key.as_bytes()))
+            let value = pair.strip_prefix(self.cookie.as_bytes());
+            let value = value.and_then(|rest| rest.strip_prefix(b"="));
+            value.is_some_and(|value| is_same(value, self.key.as_bytes()))
         })
     }
 }
@@ -115,12 +114,11 @@ fn key_of(pair: &str) -> Option<&str> {
     pair.strip_prefix(KEY)?.strip_prefix('=')
 }
 
-/// Returns the cookies of a request, each as `NAME=VALUE`.
-pub(super) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+/// Returns the cookies of a request, each as `NAME=VALUE`. Scripts may set any bytes.
+pub(super) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     let all = headers.get_all(COOKIE).into_iter();
-    all.filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'))
-        .map(str::trim)
+    all.flat_map(|value| value.as_bytes().split(|byte| *byte == b';'))
+        .map(<[u8]>::trim_ascii)
 }
 
 /// Returns a header that is there once.
@@ -151,6 +149,7 @@ mod tests {
             3000,
             4000,
             "0123456789abcdef",
+            "1a2b3c4d",
         )
     }
 
@@ -163,7 +162,7 @@ mod tests {
         guard().admit(&request.body(()).unwrap().into_parts().0)
     }
 
-    const HOST: (&str, &str) = ("host", "al-ice-3000.localhost:4000");
+    const HOST: (&str, &str) = ("host", "al-ice-3000-1a2b3c4d.localhost:4000");
 
     fn code(admission: Admission) -> u16 {
         match admission {
@@ -178,17 +177,19 @@ mod tests {
         let url = guard().first_url();
         assert_eq!(
             url,
-            "http://al-ice-3000.localhost:4000/?teamd-key=0123456789abcdef"
+            "http://al-ice-3000-1a2b3c4d.localhost:4000/?teamd-key=0123456789abcdef"
         );
         let begun = admit("GET //x?a=1&teamd-key=0123456789abcdef&b", &[HOST]);
         let cookie = "teamd-port-4000=0123456789abcdef; Path=/; HttpOnly; SameSite=Lax";
         let expected = Admission::Begins {
-            url: "http://al-ice-3000.localhost:4000//x?a=1&b".to_owned(),
+            url: "http://al-ice-3000-1a2b3c4d.localhost:4000//x?a=1&b".to_owned(),
             cookie: cookie.to_owned(),
         };
         assert_eq!(begun, expected);
         let sent = ("cookie", "a=b; teamd-port-4000=0123456789abcdef");
         assert_eq!(admit("POST /x", &[HOST, sent]), Admission::Passes);
+        let odd = ("cookie", "x=\u{e9}; teamd-port-4000=0123456789abcdef");
+        assert_eq!(admit("GET /", &[HOST, odd]), Admission::Passes);
     }
 
     #[test]

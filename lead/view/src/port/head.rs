@@ -42,9 +42,9 @@ impl HostNames {
     pub(super) fn inwards(&self, headers: &mut HeaderMap) {
         let upgrade = take_connection(headers);
         let kept: Vec<_> = cookies(headers)
-            .filter(|pair| !pair.is_empty() && !pair.starts_with(COOKIES))
+            .filter(|pair| !pair.is_empty() && !pair.starts_with(COOKIES.as_bytes()))
             .collect();
-        let kept = HeaderValue::from_str(&kept.join("; ")).ok();
+        let kept = HeaderValue::from_bytes(&kept.join(&b"; "[..])).ok();
         headers.remove(COOKIE);
         if let Some(kept) = kept.filter(|kept| !kept.is_empty()) {
             headers.insert(COOKIE, kept);
@@ -66,7 +66,7 @@ impl HostNames {
         let set: Vec<_> = headers
             .get_all(SET_COOKIE)
             .into_iter()
-            .filter_map(|cookie| own_cookie(cookie.to_str().ok()?))
+            .filter_map(|cookie| own_cookie(cookie.as_bytes()))
             .collect();
         headers.remove(SET_COOKIE);
         for cookie in set {
@@ -91,7 +91,11 @@ fn take_connection(headers: &mut HeaderMap) -> Option<HeaderValue> {
         .map(|name| name.trim().to_ascii_lowercase())
         .collect();
     let upgrade = headers.get(UPGRADE).cloned();
-    let upgrade = upgrade.filter(|_| named.iter().any(|name| name == "upgrade"));
+    // Anything else could speak past the rules for cookies.
+    let upgrade = upgrade.filter(|protocol| {
+        protocol.as_bytes().eq_ignore_ascii_case(b"websocket")
+            && named.iter().any(|name| name == "upgrade")
+    });
     for name in OF_CONNECTION {
         headers.remove(name);
     }
@@ -120,18 +124,18 @@ fn replace_beginning(headers: &mut HeaderMap, name: &HeaderName, before: &str, a
 }
 
 /// Makes a cookie one of this host alone; none if it has the name of one of ours.
-fn own_cookie(cookie: &str) -> Option<HeaderValue> {
-    if cookie.trim_start().starts_with(COOKIES) {
+fn own_cookie(cookie: &[u8]) -> Option<HeaderValue> {
+    if cookie.trim_ascii_start().starts_with(COOKIES.as_bytes()) {
         return None;
     }
     let kept: Vec<_> = cookie
-        .split(';')
+        .split(|byte| *byte == b';')
         .filter(|part| {
-            let name = part.split('=').next().unwrap_or_default();
-            !name.trim().eq_ignore_ascii_case("domain")
+            let name = part.split(|byte| *byte == b'=').next().unwrap_or_default();
+            !name.trim_ascii().eq_ignore_ascii_case(b"domain")
         })
         .collect();
-    HeaderValue::from_str(&kept.join(";")).ok()
+    HeaderValue::from_bytes(&kept.join(&b";"[..])).ok()
 }
 
 #[cfg(test)]

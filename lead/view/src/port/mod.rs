@@ -6,10 +6,11 @@
 
 mod guard;
 mod head;
+mod loopback;
 mod server;
 
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, TcpStream as Connected};
+use std::net::TcpStream as Connected;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -23,13 +24,14 @@ use teamd_shared::localhost;
 use teamd_shared::member::Localhost;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::signal::unix::SignalKind;
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use crate::act;
 use guard::PortGuard;
+use loopback::Loopback;
 use server::PortSite;
 
 /// A port of a teammate.
@@ -108,13 +110,11 @@ async fn serve(context: &Context, dir: TeamDir, args: &PortArgs) -> CommandResul
     };
     let advice = far.advice(&served);
     let far = Arc::new(far);
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.at)).await;
-    let listener = listener.map_err(|error| {
+    let listener = Loopback::bind(args.at).await.map_err(|error| {
         CommandError::refused(&format!("cannot listen on 127.0.0.1:{}", args.at), &error)
             .hint("without `--at`, a free port is taken")
     })?;
-    let address = listener.local_addr();
-    let at = address.map_err(|error| CommandError::refused("cannot listen", &error))?;
+    let at = listener.address;
     let served: Pin<Box<dyn Future<Output = ()>>> = if args.tcp {
         let text = at.to_string();
         context.out.result(&json!({"address": text}), &text)?;
@@ -124,7 +124,7 @@ async fn serve(context: &Context, dir: TeamDir, args: &PortArgs) -> CommandResul
         Box::pin(server::pass_through(listener, far))
     } else {
         let (name, port) = (&args.name, args.port);
-        let guard = PortGuard::new(name, port, at.port(), &key());
+        let guard = PortGuard::new(name, port, at.port(), &key(), &label());
         let url = guard.first_url();
         context.out.result(&json!({"url": url}), &url)?;
         context.out.note(format!(
@@ -140,6 +140,14 @@ async fn serve(context: &Context, dir: TeamDir, args: &PortArgs) -> CommandResul
         Some(()) = term.recv() => Ok(ExitCode::Terminated),
         () = served => Ok(ExitCode::Failed),
     }
+}
+
+/// Makes what no other address has in its host: browsers send the cookies of a host to each of its
+/// ports.
+fn label() -> String {
+    let mut label = Uuid::new_v4().simple().to_string();
+    label.truncate(8);
+    label
 }
 
 fn key() -> String {

@@ -13,15 +13,16 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderValue, LOCATION, REFERRER_POLICY, SET_COOKIE, UPGRADE};
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
-use hyper::{Request, Response, StatusCode, Uri, client, server::conn::http1};
+use hyper::{Method, Request, Response, StatusCode, Uri, client, server::conn::http1};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::FarPort;
 use super::guard::{Admission, PortGuard};
 use super::head::HostNames;
+use super::loopback::Loopback;
 
 /// How long a browser may take for the head of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -52,7 +53,7 @@ impl PortSite {
 }
 
 /// Serves for ever.
-pub(super) async fn serve(listener: TcpListener, site: PortSite) {
+pub(super) async fn serve(listener: Loopback, site: PortSite) {
     let site = Arc::new(site);
     accept(listener, |connection| {
         converse(connection, Arc::clone(&site))
@@ -61,11 +62,11 @@ pub(super) async fn serve(listener: TcpListener, site: PortSite) {
 }
 
 /// Passes all that comes through, for ever.
-pub(super) async fn pass_through(listener: TcpListener, far: Arc<FarPort>) {
+pub(super) async fn pass_through(listener: Loopback, far: Arc<FarPort>) {
     accept(listener, |connection| relay(connection, Arc::clone(&far))).await;
 }
 
-async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F)
+async fn accept<F>(listener: Loopback, serve: impl Fn(TcpStream) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -77,7 +78,7 @@ where
             continue;
         }
         match listener.accept().await {
-            Ok((connection, _)) => drop(connections.spawn(serve(connection))),
+            Ok(connection) => drop(connections.spawn(serve(connection))),
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
@@ -113,6 +114,9 @@ impl PortSite {
         match self.guard.admit(&head) {
             Admission::Refused(code, why) => said(code, why),
             Admission::Begins { url, cookie } => begins(&url, &cookie),
+            Admission::Passes if is_tunnel(&head.method) => {
+                said(StatusCode::METHOD_NOT_ALLOWED, "this is no proxy")
+            }
             Admission::Passes => {
                 let asked = self.ask(Request::from_parts(head, body)).await;
                 asked.unwrap_or_else(|why| said(StatusCode::BAD_GATEWAY, &why))
@@ -143,6 +147,10 @@ impl PortSite {
         }
         Ok(response.map(BodyExt::boxed_unsync))
     }
+}
+
+fn is_tunnel(method: &Method) -> bool {
+    *method == Method::CONNECT || *method == Method::TRACE
 }
 
 /// Connects both sides of what was HTTP until now.

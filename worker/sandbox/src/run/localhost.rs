@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::FdFlags;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -205,17 +205,22 @@ fn start(
 
 /// Takes the namespaces that the process hands out.
 fn take_namespaces(lifeline: &UnixStream) -> io::Result<[OwnedFd; 2]> {
+    let began = Instant::now();
     let mut said = Vec::new();
     loop {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut with = RecvAncillaryBuffer::new(&mut space);
         let mut piece = [0; ERROR];
-        let read = recvmsg(
+        let read = match recvmsg(
             lifeline,
             &mut [IoSliceMut::new(&mut piece)],
             &mut with,
             RecvFlags::CMSG_CLOEXEC,
-        )?;
+        ) {
+            // The end of another command, for one: a wait with a limit is not gone on with.
+            Err(rustix::io::Errno::INTR) if began.elapsed() < MADE_WITHIN => continue,
+            read => read?,
+        };
         let descriptors = with.drain().filter_map(|message| match message {
             RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
             _ => None,

@@ -70,7 +70,11 @@ fn is_told_and_submits_again(team: &Team) {
 /// Presses the key until the work is approved: in the first moment no answer is taken.
 fn approve(team: &Team, terminal: &mut Terminal) {
     team.until("the approval", || {
-        let is_approved = terminal.screen().contains("is approved");
+        // The notice of it may be gone again.
+        let reviews = team.requests("review");
+        let is_approved = reviews
+            .last()
+            .is_some_and(|review| review["status"] == "approved");
         if !is_approved {
             terminal.press("a");
         }

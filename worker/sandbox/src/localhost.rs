@@ -1,8 +1,9 @@
 //! The localhost of an incarnation: a network namespace that all its commands share, and the
 //! process in it that connects programs of the user to what the commands serve.
 //!
-//! `team-worker localhost [USER NET]` makes a user namespace and a network namespace of it, or
-//! enters those of these descriptors, and hands both out. It has three more descriptors:
+//! `team-worker localhost make [PORT]…` makes a user namespace and a network namespace of it, and
+//! hands both out with a listener for each port; `localhost enter USER NET` enters those of these
+//! descriptors. It has three more descriptors:
 //!
 //! - 0 is the transcript, as for a shim: the liveness lock is held while this process lives;
 //! - 1 is the lifeline, whose end ends it; the namespaces are handed out over it;
@@ -13,7 +14,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
@@ -75,24 +76,66 @@ pub fn localhost_main() -> ExitCode {
     }
 }
 
+/// What a keeper begins with, as its arguments say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KeeperTask {
+    /// Make the namespaces, and listen on these ports for a gateway.
+    Make(Vec<u16>),
+    /// Enter namespaces that are there.
+    Enter(LocalhostEntry),
+}
+
+impl KeeperTask {
+    /// Returns it as arguments behind the subcommand.
+    pub(crate) fn to_arguments(&self) -> Vec<String> {
+        match self {
+            Self::Make(ports) => {
+                let mut arguments = vec!["make".to_owned()];
+                arguments.extend(ports.iter().map(u16::to_string));
+                arguments
+            }
+            Self::Enter(LocalhostEntry { user, net }) => {
+                vec!["enter".to_owned(), user.to_string(), net.to_string()]
+            }
+        }
+    }
+
+    fn of_arguments(arguments: &[String]) -> Option<Self> {
+        match arguments {
+            [word, ports @ ..] if word == "make" => {
+                let ports: Result<_, _> = ports.iter().map(|port| port.parse()).collect();
+                Some(Self::Make(ports.ok()?))
+            }
+            [word, user, net] if word == "enter" => Some(Self::Enter(LocalhostEntry {
+                user: user.parse().ok()?,
+                net: net.parse().ok()?,
+            })),
+            _ => None,
+        }
+    }
+}
+
 fn keep() -> Result<(), String> {
-    let given: Vec<i32> = std::env::args()
+    let given: Vec<String> = std::env::args()
         .skip_while(|argument| argument != SUBCOMMAND)
         .skip(1)
-        .map_while(|argument| argument.parse().ok())
         .collect();
-    close_inherited(&given).map_err(cannot("close what it inherited"))?;
-    let entry = match given[..] {
-        [] => None,
-        [user, net] => Some(LocalhostEntry { user, net }),
-        _ => return Err("no namespaces, or two, are wanted".to_owned()),
+    let task = KeeperTask::of_arguments(&given)
+        .ok_or_else(|| format!("these arguments say nothing: {given:?}"))?;
+    let inherited = match &task {
+        KeeperTask::Make(_) => Vec::new(),
+        KeeperTask::Enter(entry) => vec![entry.user, entry.net],
     };
+    close_inherited(&inherited).map_err(cannot("close what it inherited"))?;
     // Before this process has less than they have.
     let own = SandboxFlags::of("self").map_err(cannot("look at itself"))?;
-    match entry {
-        Some(entry) => entry.enter().map_err(cannot("enter the localhost"))?,
-        None => make().map_err(cannot("make a localhost"))?,
-    }
+    let listeners = match task {
+        KeeperTask::Enter(entry) => {
+            entry.enter().map_err(cannot("enter the localhost"))?;
+            Vec::new()
+        }
+        KeeperTask::Make(ports) => make(&ports).map_err(cannot("make a localhost"))?,
+    };
     deny_tracing();
     let named = set_name(c"team-localhost").map_err(io::Error::from);
     named.map_err(cannot("name itself"))?;
@@ -106,19 +149,24 @@ fn keep() -> Result<(), String> {
     let lifeline = lifeline().map_err(cannot("take its lifeline"))?;
     let listener = io::stderr().as_fd().try_clone_to_owned();
     let listener = listener.map_err(cannot("take its socket"))?.into();
-    hand_out(&lifeline).map_err(cannot("hand the localhost out"))?;
+    hand_out(&lifeline, &listeners).map_err(cannot("hand the localhost out"))?;
+    // The worker serves them.
+    drop(listeners);
     serve(&lifeline, &listener, own).map_err(cannot("wait"))
 }
 
-fn make() -> io::Result<()> {
+fn make(ports: &[u16]) -> io::Result<Vec<TcpListener>> {
     identity::enter_user_namespace(CloneFlags::CLONE_NEWNET)?;
     loopback::bring_up()?;
-    // Commands have no rights here, and a gateway can have a port below 1024. Where `/proc/sys`
-    // cannot be written (in containers), only such a port is missing.
+    // Commands have no rights here, and one may serve a port below 1024. Where `/proc/sys` cannot be
+    // written (in containers), only such a port is missing.
     if let Err(error) = identity::put("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0") {
         tracing::debug!("ports below 1024 cannot be opened in a localhost: {error}");
     }
-    Ok(())
+    let listeners = ports
+        .iter()
+        .map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)));
+    listeners.collect()
 }
 
 fn cannot(step: &'static str) -> impl FnOnce(io::Error) -> String {
@@ -136,11 +184,12 @@ fn taken(number: i32) -> io::Result<File> {
     Ok(held)
 }
 
-/// Hands out the namespaces of this process.
-fn hand_out(lifeline: &UnixStream) -> io::Result<()> {
+/// Hands out the namespaces of this process, and the listeners in them.
+fn hand_out(lifeline: &UnixStream, listeners: &[TcpListener]) -> io::Result<()> {
     let user = File::open("/proc/self/ns/user")?;
     let net = File::open("/proc/self/ns/net")?;
-    let descriptors = [user.as_raw_fd(), net.as_raw_fd()];
+    let mut descriptors = vec![user.as_raw_fd(), net.as_raw_fd()];
+    descriptors.extend(listeners.iter().map(AsRawFd::as_raw_fd));
     let with = [ControlMessage::ScmRights(&descriptors)];
     let said = [IoSlice::new(b"\n")];
     sendmsg::<()>(
@@ -227,6 +276,22 @@ fn listening(table: &str) -> impl Iterator<Item = u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_task_of_a_keeper_is_read_as_it_was_written() {
+        let entry = LocalhostEntry { user: 7, net: 8 };
+        for task in [
+            KeeperTask::Make(Vec::new()),
+            KeeperTask::Make(vec![4141, 80]),
+            KeeperTask::Enter(entry),
+        ] {
+            assert_eq!(KeeperTask::of_arguments(&task.to_arguments()), Some(task));
+        }
+        for wrong in [&[][..], &["make", "x"], &["enter", "7"], &["7", "8"]] {
+            let wrong: Vec<_> = wrong.iter().map(|it| (*it).to_owned()).collect();
+            assert_eq!(KeeperTask::of_arguments(&wrong), None, "{wrong:?}");
+        }
+    }
 
     #[test]
     fn what_listens_is_read_from_the_table_of_the_kernel() {

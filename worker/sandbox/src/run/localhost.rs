@@ -4,6 +4,7 @@
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -14,8 +15,9 @@ use std::time::{Duration, Instant};
 use rustix::io::FdFlags;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use teamd_shared::localhost::listen;
-use teamd_shared::member::Localhost;
+use teamd_shared::member::{Gate, Localhost};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::terms::MAX_PORTS;
 use tokio::task::JoinSet;
 
 use super::shim_handle::{forget_known, start_known, try_reap_known};
@@ -23,7 +25,7 @@ use super::way::Way;
 use super::{Runner, RunnerConfig};
 use crate::caches::Keeps;
 use crate::gateway::Gateway;
-use crate::localhost::{LocalhostEntry, SUBCOMMAND};
+use crate::localhost::{KeeperTask, LocalhostEntry, SUBCOMMAND};
 
 /// How long the namespaces may take to be made.
 const MADE_WITHIN: Duration = Duration::from_secs(10);
@@ -31,13 +33,18 @@ const MADE_WITHIN: Duration = Duration::from_secs(10);
 /// How much of an error is read, in bytes.
 const ERROR: usize = 1024;
 
+/// How many descriptors a keeper hands out at most: two namespaces, and the listeners of a gateway.
+const MOST_HANDED_OUT: usize = 2 + MAX_PORTS + 1;
+
 /// The localhost of an incarnation. If it is dropped, nothing of it lasts but what a command holds.
 #[derive(Debug)]
 pub(super) struct OwnLocalhost {
     user: OwnedFd,
     net: OwnedFd,
     keeper: Mutex<Keeper>,
-    /// What serves the gateway, once a command has made its listeners.
+    /// Where commands find the gateway that they share; nothing without a list of hosts.
+    listeners: Vec<TcpListener>,
+    /// What serves it, from the first command on.
     serving: Mutex<JoinSet<()>>,
     team_dir: Arc<TeamDir>,
     at: TeamPath,
@@ -75,11 +82,25 @@ impl OwnLocalhost {
             .sandbox
             .can_have_localhost(layers, has_agent)
             .map_err(|(why, _)| io::Error::other(why))?;
-        let (keeper, [user, net]) = start(config, None)?;
+        let sandbox = &config.sandbox;
+        let has_list = sandbox.has_network(Gate::Open) && !sandbox.hosts.is_empty();
+        // An agent has a gateway of its own for each of its processes.
+        let ports = if has_list && !has_agent {
+            Gateway::new(sandbox, true).ports()
+        } else {
+            Vec::new()
+        };
+        let (keeper, handed) = start(config, &KeeperTask::Make(ports), &[])?;
+        let HandedOut {
+            user,
+            net,
+            listeners,
+        } = handed;
         Ok(Some(Self {
             user,
             net,
             keeper: Mutex::new(keeper),
+            listeners,
             serving: Mutex::default(),
             team_dir: Arc::clone(&config.team_dir),
             at: TeamPath::localhost(&config.name),
@@ -118,23 +139,28 @@ impl OwnLocalhost {
             return Ok(());
         }
         tracing::warn!("what kept the localhost of its commands is started again");
-        let (again, _) = start(config, Some([&self.user, &self.net]))?;
+        let held = [self.user.try_clone()?, self.net.try_clone()?];
+        let entry = LocalhostEntry {
+            user: held[0].as_raw_fd(),
+            net: held[1].as_raw_fd(),
+        };
+        let (again, _) = start(config, &KeeperTask::Enter(entry), &held)?;
         *keeper = again;
         Ok(())
     }
 
-    /// Makes the way to the one gateway of all commands: the first of them makes its listeners.
+    /// Makes the way to the one gateway of all commands, which the first of them has served.
     ///
     /// # Errors
     /// The system's error.
     pub(super) fn way(&self, gateway: Gateway) -> io::Result<Way> {
         let mut serving = lock(&self.serving);
         while serving.try_join_next().is_some() {}
-        if serving.is_empty() {
-            Way::make(gateway, true)
-        } else {
-            Ok(Way::served(gateway))
+        if !serving.is_empty() {
+            return Ok(Way::served(gateway));
         }
+        let listeners = self.listeners.iter().map(TcpListener::try_clone);
+        Ok(Way::at(gateway, listeners.collect::<io::Result<_>>()?))
     }
 
     /// Serves the gateway as long as this lives, if it is not served yet.
@@ -168,11 +194,20 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the process that makes the namespaces, or enters these, and takes them.
+/// What a keeper hands out.
+struct HandedOut {
+    user: OwnedFd,
+    net: OwnedFd,
+    listeners: Vec<TcpListener>,
+}
+
+/// Starts the process that makes the namespaces, or enters those that it is handed, and takes what
+/// it hands out.
 fn start(
     config: &RunnerConfig,
-    known: Option<[&OwnedFd; 2]>,
-) -> io::Result<(Keeper, [OwnedFd; 2])> {
+    task: &KeeperTask,
+    handed_on: &[OwnedFd],
+) -> io::Result<(Keeper, HandedOut)> {
     let listener = listen(&config.team_dir, &config.name)?;
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_read_timeout(Some(MADE_WITHIN))?;
@@ -181,13 +216,13 @@ fn start(
     command.arg0("team-worker");
     #[cfg(test)]
     command.args(crate::shim::tests::AS_PROGRAM);
-    command.arg(SUBCOMMAND).env_clear().current_dir("/");
-    let mut handed_on = Vec::new();
-    for namespace in known.into_iter().flatten() {
-        let held = namespace.try_clone()?;
-        rustix::io::fcntl_setfd(&held, FdFlags::empty())?;
-        command.arg(held.as_raw_fd().to_string());
-        handed_on.push(held);
+    command
+        .arg(SUBCOMMAND)
+        .args(task.to_arguments())
+        .env_clear()
+        .current_dir("/");
+    for descriptor in handed_on {
+        rustix::io::fcntl_setfd(descriptor, FdFlags::empty())?;
     }
     command
         .stdin(Stdio::from(config.liveness_lock.try_clone()?))
@@ -195,20 +230,20 @@ fn start(
         .stderr(Stdio::from(OwnedFd::from(listener)));
     let child = start_known(&mut command)?;
     // The child has its own copies.
-    drop((command, handed_on));
+    drop(command);
     let keeper = Keeper {
         child,
         _lifeline: ours.try_clone()?,
     };
-    Ok((keeper, take_namespaces(&ours)?))
+    Ok((keeper, take_handed_out(&ours)?))
 }
 
-/// Takes the namespaces that the process hands out.
-fn take_namespaces(lifeline: &UnixStream) -> io::Result<[OwnedFd; 2]> {
+/// Takes what a keeper hands out, which comes at once.
+fn take_handed_out(lifeline: &UnixStream) -> io::Result<HandedOut> {
     let began = Instant::now();
     let mut said = Vec::new();
     loop {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDED_OUT))];
         let mut with = RecvAncillaryBuffer::new(&mut space);
         let mut piece = [0; ERROR];
         let read = match recvmsg(
@@ -225,9 +260,14 @@ fn take_namespaces(lifeline: &UnixStream) -> io::Result<[OwnedFd; 2]> {
             RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
             _ => None,
         });
-        let descriptors: Vec<_> = descriptors.flatten().collect();
-        if let Ok(both) = <[OwnedFd; 2]>::try_from(descriptors) {
-            return Ok(both);
+        let mut descriptors = descriptors.flatten();
+        if let (Some(user), Some(net)) = (descriptors.next(), descriptors.next()) {
+            let listeners = descriptors.map(TcpListener::from).collect();
+            return Ok(HandedOut {
+                user,
+                net,
+                listeners,
+            });
         }
         said.extend_from_slice(&piece[..read.bytes]);
         if read.bytes == 0 || said.len() > ERROR {

@@ -27,8 +27,8 @@ const MOST: usize = MAX_PORTS + 1;
 enum Listeners {
     /// Out of the network namespace of the agent, through this channel.
     Inside(Channel),
-    /// The machine's own loopback interface.
-    Here(TcpListener),
+    /// They are here.
+    Here(Vec<TcpListener>),
     /// Nowhere: the gateway of this localhost is served already.
     Served,
 }
@@ -63,9 +63,19 @@ impl Way {
         } else if !live && way.gateway.serves_agent() {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             way.port = listener.local_addr()?.port();
-            way.from = Some(Listeners::Here(listener));
+            way.from = Some(Listeners::Here(vec![listener]));
         }
         Ok(way)
+    }
+
+    /// Makes the way to a gateway at listeners where the command will be.
+    pub(super) fn at(gateway: Gateway, listeners: Vec<TcpListener>) -> Self {
+        Self {
+            gateway,
+            from: Some(Listeners::Here(listeners)),
+            theirs: None,
+            port: GATEWAY_PORT,
+        }
     }
 
     /// Makes the way to a gateway that is served already, where the command will be.
@@ -136,7 +146,7 @@ impl Way {
         serving.spawn(async move {
             let listeners = match from {
                 Listeners::Inside(channel) => receive(channel).await,
-                Listeners::Here(listener) => Ok(vec![listener]),
+                Listeners::Here(listeners) => Ok(listeners),
                 Listeners::Served => return,
             };
             let served = match listeners {

@@ -17,7 +17,6 @@ use crate::amount::{parse_memory, parse_seconds, written};
 use crate::effects::KeyEffects;
 use crate::environment::Environment;
 use crate::state::StateDir;
-use crate::user_config::UserConfig;
 pub use form::{Form, old_make};
 
 /// The most slots that can be set.
@@ -92,18 +91,12 @@ pub enum SlotCount {
 }
 
 impl MachineSettings {
-    /// Reads what the user has set and, where that says nothing, what the team has. A configuration
-    /// of the user that cannot be used says nothing: work does not wait for its correction.
-    pub fn of_environment(environment: &Environment) -> Self {
-        let user = UserConfig::load(|name| environment.path(name).map(Into::into))
-            .inspect_err(|error| tracing::warn!("{error}"))
-            .map(|config| config.machine)
-            .unwrap_or_default();
-        let team = environment
+    /// Reads what the team has set.
+    pub fn of_variable(environment: &Environment) -> Self {
+        environment
             .value(VARIABLE)
             .and_then(|text| serde_json::from_str::<Self>(&text).ok())
-            .unwrap_or_default();
-        user.over(team)
+            .unwrap_or_default()
     }
 
     /// Returns these settings and, where they say nothing, the others.

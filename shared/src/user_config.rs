@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use serde::Deserialize;
 
+use crate::environment::Environment;
 use crate::machine::MachineSettings;
 use crate::place::open_itself;
 use crate::terms::{AgentProgram, Login, Protocol};
@@ -92,6 +93,16 @@ impl UserConfigError {
 }
 
 impl UserConfig {
+    /// Returns what the user has set of the machine and, where that says nothing, what a team has. A
+    /// configuration that cannot be used says nothing: work does not wait for its correction.
+    pub fn machine_over(environment: &Environment, team: MachineSettings) -> MachineSettings {
+        let user = Self::load(|name| environment.path(name).map(Into::into))
+            .inspect_err(|error| tracing::warn!("{error}"))
+            .map(|config| config.machine)
+            .unwrap_or_default();
+        user.over(team)
+    }
+
     /// Reads it; a missing file counts as empty. `variable` looks up the environment of the user.
     ///
     /// # Errors

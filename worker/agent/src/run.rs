@@ -23,6 +23,7 @@ use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::terms::{Terms, ToolGroup};
 use teamd_shared::tool_set::ToolSet;
+use teamd_shared::user_config::UserConfig;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
@@ -224,7 +225,7 @@ fn make_toolbox(
     } else {
         Keeps::Member(args.name.clone())
     };
-    let machine = MachineSettings::of_environment(environment);
+    let machine = UserConfig::machine_over(environment, MachineSettings::of_variable(environment));
     let config = RunnerConfig {
         workspace: terms.workspace.clone().into(),
         team_dir: Arc::clone(dir),

@@ -17,6 +17,7 @@ use teamd_shared::name::Name;
 use teamd_shared::state::StateDir;
 use teamd_shared::task::TaskId;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::user_config::UserConfig;
 
 use crate::JobSetting;
 use teamd_worker_core::state::waits_for_memory;
@@ -75,7 +76,10 @@ pub(crate) async fn run(
                 folder,
                 of: of.clone(),
             }),
-        machine: MachineSettings::of_environment(&order.environment),
+        machine: UserConfig::machine_over(
+            &order.environment,
+            MachineSettings::of_variable(&order.environment),
+        ),
     })?;
     let touched = watch.touched_since(order.protected.as_ref());
     let report = commands(runner, (order, ""), &begin_log(&setting.dir, order.task)?).await?;

@@ -37,9 +37,8 @@ const EXCERPT: usize = 500;
 /// How many answers are shown there.
 const EXCERPTS: usize = 12;
 
-/// The request for a summary, behind why the conversation is cut.
-const ORDER: &str = "It will be cut: you will \
-    keep only your task, your plan, the last few steps, and what you write now. Write down, for yourself, all that \
+/// The request for a summary, behind why the conversation is cut and what is kept.
+const ORDER: &str = "Write down, for yourself, all that \
     you need to continue: what was asked and by whom, what you have done and found out (files, \
     commands, results, decisions and their reasons), what is open, and what comes next. Call no tool. Answer with \
     this text alone.";
@@ -60,8 +59,14 @@ impl Occasion {
     /// Returns what the model is told when it is asked for a summary.
     fn reason(self) -> &'static str {
         match self {
-            Self::Long => "This conversation has come near the end of what you can read at once.",
-            Self::Asked { .. } => "A person wants this conversation to go on from a summary.",
+            Self::Long => {
+                "This conversation has come near the end of what you can read at once. It will be cut: you will keep \
+                 only your task, your plan, the last few steps, and what you write now."
+            }
+            Self::Asked { .. } => {
+                "A person wants this conversation to go on from a summary. It will be cut: you will keep only your \
+                 task, your plan, and what you write now."
+            }
         }
     }
 

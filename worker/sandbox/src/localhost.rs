@@ -20,17 +20,19 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use nix::sched::{CloneFlags, setns};
+use nix::sched::CloneFlags;
 use nix::sys::prctl::set_name;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::geteuid;
-use serde::{Deserialize, Serialize};
 use teamd_shared::localhost::{LocalhostQuestion, answer_connection, answer_ports, read_question};
 use teamd_shared::process::{SandboxFlags, close_inherited, deny_tracing};
 
+pub(crate) mod entry;
+
 use super::{identity, loopback};
+pub use entry::LocalhostEntry;
 
 /// The hidden subcommand under which the worker's program keeps a localhost.
 pub const SUBCOMMAND: &str = "localhost";
@@ -42,27 +44,6 @@ const CONNECTED_WITHIN: Duration = Duration::from_millis(500);
 /// (`TCP_LISTEN`).
 const TABLES: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
 const LISTENS: &str = "0A";
-
-/// The descriptors by which a command enters a localhost. The shim alone inherits them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LocalhostEntry {
-    /// Of the user namespace that owns the network namespace.
-    pub(crate) user: i32,
-    /// Of the network namespace.
-    pub(crate) net: i32,
-}
-
-impl LocalhostEntry {
-    /// Enters both, and closes the descriptors. The process must have one thread.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub(crate) fn enter(self) -> io::Result<()> {
-        let (user, net) = (taken(self.user)?, taken(self.net)?);
-        setns(&user, CloneFlags::CLONE_NEWUSER)?;
-        Ok(setns(&net, CloneFlags::CLONE_NEWNET)?)
-    }
-}
 
 /// Keeps a localhost: the whole program behind the hidden subcommand.
 pub fn localhost_main() -> ExitCode {
@@ -175,13 +156,6 @@ fn cannot(step: &'static str) -> impl FnOnce(io::Error) -> String {
 
 fn lifeline() -> io::Result<UnixStream> {
     Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
-}
-
-/// Takes a namespace whose descriptor was inherited by its number.
-fn taken(number: i32) -> io::Result<File> {
-    let held = File::open(format!("/proc/self/fd/{number}"))?;
-    nix::unistd::close(number)?;
-    Ok(held)
 }
 
 /// Hands out the namespaces of this process, and the listeners in them.

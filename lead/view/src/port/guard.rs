@@ -1,12 +1,12 @@
 //! Who is answered: a browser that was given the printed address. The key in it is taken off in the
 //! first request, for a cookie that no script reads and no other site sends. Pure.
 
-use std::hint::black_box;
-
 use hyper::header::{COOKIE, HOST, HeaderMap};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use teamd_shared::name::Name;
+
+use crate::web::guard::{is_same, only};
 
 /// The name of the key in the first address.
 const KEY: &str = "teamd-key";
@@ -60,7 +60,7 @@ impl PortGuard {
     /// Decides about a request.
     pub(super) fn admit(&self, head: &Parts) -> Admission {
         let named = head.uri.authority();
-        let is_ours = only(&head.headers, HOST.as_str()) == Some(&self.host)
+        let is_ours = only(&head.headers, &HOST) == Some(&self.host)
             && named.is_none_or(|named| *named.as_str() == self.host);
         if !is_ours {
             return Admission::Refused(
@@ -119,22 +119,6 @@ pub(super) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     let all = headers.get_all(COOKIE).into_iter();
     all.flat_map(|value| value.as_bytes().split(|byte| *byte == b';'))
         .map(<[u8]>::trim_ascii)
-}
-
-/// Returns a header that is there once.
-fn only<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    let mut values = headers.get_all(name).iter();
-    let value = values.next()?.to_str().ok()?;
-    values.next().is_none().then_some(value)
-}
-
-/// Compares in a time that does not tell how much of it is right.
-fn is_same(given: &[u8], key: &[u8]) -> bool {
-    let differ = given
-        .iter()
-        .zip(key)
-        .fold(0, |differ, (a, b)| black_box(differ | (a ^ b)));
-    given.len() == key.len() && differ == 0
 }
 
 #[cfg(test)]

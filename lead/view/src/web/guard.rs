@@ -190,14 +190,14 @@ fn from_here(headers: &HeaderMap, host: &str, method: &Method) -> Result<(), Htt
 }
 
 /// Returns a header that is there once.
-fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+pub(crate) fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)
 }
 
 /// Compares in a time that does not tell how much of it is right.
-fn is_same(given: &[u8], key: &[u8]) -> bool {
+pub(crate) fn is_same(given: &[u8], key: &[u8]) -> bool {
     let differ = given
         .iter()
         .zip(key)

@@ -7,7 +7,7 @@
 
 mod answer;
 mod detail;
-mod guard;
+pub(crate) mod guard;
 mod order;
 mod page;
 mod review;

@@ -14,6 +14,7 @@ use teamd_shared::job::GitOrder;
 use teamd_shared::machine::MachineSettings;
 use teamd_shared::member::{Bounds, Sandbox};
 use teamd_shared::name::Name;
+use teamd_shared::user_config::UserConfig;
 
 use super::ignored;
 use super::kind::{GitKind, hand_over};
@@ -345,7 +346,8 @@ impl Git<'_> {
         );
         shown.retain(|it| it == workspace || !it.starts_with(workspace));
         shown.dedup();
-        let machine = MachineSettings::of_environment(&environment);
+        let machine =
+            UserConfig::machine_over(&environment, MachineSettings::of_variable(&environment));
         Runner::new(RunnerConfig {
             workspace: workspace.to_owned(),
             team_dir: self.setting.dir.clone(),

@@ -18,7 +18,7 @@ use teamd_shared::environment::Environment;
 use teamd_shared::member::{Bounds, Gate};
 
 use crate::Policy;
-use crate::localhost::LocalhostEntry;
+use crate::localhost::entry::LocalhostEntry;
 use crate::variables::Variables;
 
 /// How a command is to be run.

@@ -9,10 +9,8 @@ use teamd_shared::user_config::UserConfig;
 /// Judges when the commands of a teammate wait for memory that is spawned from here.
 pub(super) fn examine(of_team: &MachineSettings, environment: &Environment) -> Option<String> {
     // A mistake in the user's own configuration is told with that.
-    let of_user = UserConfig::load(|name| environment.path(name).map(Into::into))
-        .map(|config| config.machine)
-        .unwrap_or_default();
-    let Some(rules) = of_user.over(*of_team).admission() else {
+    let settings = UserConfig::machine_over(environment, *of_team);
+    let Some(rules) = settings.admission() else {
         return Some("commands do not wait for it: a setting says so".to_owned());
     };
     Some(describe(&rules))

@@ -9,10 +9,8 @@ use teamd_shared::user_config::UserConfig;
 /// Judges what the builds of a teammate share that is spawned from here.
 pub(super) fn examine(of_team: &MachineSettings, environment: &Environment) -> Option<String> {
     // A mistake in the user's own configuration is told with that.
-    let of_user = UserConfig::load(|name| environment.path(name).map(Into::into))
-        .map(|config| config.machine)
-        .unwrap_or_default();
-    let Some(slots) = of_user.over(*of_team).slots() else {
+    let settings = UserConfig::machine_over(environment, *of_team);
+    let Some(slots) = settings.slots() else {
         return Some("off: a setting says so".to_owned());
     };
     let all = format!("the builds of all your teams share {slots} (docs/machine.md)");

@@ -16,6 +16,7 @@ mod append;
 mod lines;
 mod read;
 mod rejected;
+mod unread;
 
 use std::fs::File;
 use std::io;
@@ -33,8 +34,10 @@ use crate::position::{Position, TAIL};
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
 pub use append::{AppendError, Appended, Appender, append, find_appended, sync};
+use read::each_message;
 pub use read::{Batch, Count, InboxLine, Reader, count_lines};
 pub use rejected::{Rejected, RejectedLine, quarantine};
+pub use unread::{MAX_RETURNED, Unread, UnreadMail, look_at_unread};
 
 /// How much of a line that is no message is kept as text, in bytes.
 pub const MAX_TEXT: usize = 1024;

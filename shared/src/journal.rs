@@ -210,6 +210,13 @@ pub struct MemberRecord {
     /// The tasks that no longer have an owner, because it ended for good.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub released: Vec<TaskId>,
+    /// The mail that it had not read and that comes back to its senders, because it ended for good
+    /// or was forgotten.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub returned: Vec<ReturnedMail>,
+    /// How many more messages could have come back.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub not_returned: u64,
     /// The inbox lines that follow from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
     #[schemars(with = "Vec<tells::NoticeGroup>")]
@@ -217,6 +224,27 @@ pub struct MemberRecord {
     /// The line that made this true already.
     #[serde(rename = "because", skip_serializing_if = "Option::is_none")]
     pub derived_from: Option<u64>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+/// A message that comes back to its sender.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReturnedMail {
+    /// The id of the line that says so: the notice with this id.
+    pub id: Uuid,
+    /// The message.
+    pub message_id: Uuid,
+    /// Who sent it.
+    pub from: String,
+    /// Its first characters.
+    pub text: String,
 }
 
 /// What happens to a member.

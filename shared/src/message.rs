@@ -7,6 +7,7 @@
 mod audience;
 mod permission;
 mod read;
+mod returned;
 mod schema;
 mod write;
 
@@ -20,6 +21,7 @@ use crate::id::RequestId;
 pub use audience::{ASKED_BY, MEMORY, Relevance};
 pub(crate) use permission::permission_text;
 pub use read::{ParseError, is_nested_within};
+pub use returned::returned_id;
 pub use schema::{UUID, schema};
 pub use write::{TooLarge, to_json_line};
 
@@ -37,6 +39,9 @@ pub const MAX_SHOWN: usize = 100_000;
 
 /// The longest `summary` of an idle notification, in characters.
 pub const MAX_SUMMARY: usize = 200;
+
+/// How much of a message comes back to its sender with [`Body::Returned`], in characters.
+pub const MAX_RETURNED_TEXT: usize = 200;
 
 /// The sender or receiver that represents the person.
 pub const USER: &str = "user";
@@ -175,6 +180,18 @@ pub enum Body {
         #[serde(skip_serializing_if = "Option::is_none")]
         gate_closed: Option<u64>,
     },
+    /// A message comes back to its sender: its receiver has ended, and had not read it. Never
+    /// starts a turn.
+    Returned {
+        /// The message; none if another writer left it out.
+        message_id: Option<Uuid>,
+        /// Whom it was sent to.
+        name: String,
+        /// What the receiver is now: `shutdown`, `killed`, `crashed` or `forgotten`.
+        why: String,
+        /// Its first [`MAX_RETURNED_TEXT`] characters.
+        text: String,
+    },
     /// A type that this version does not know: delivered as text.
     #[serde(untagged)]
     Unknown {
@@ -280,6 +297,7 @@ impl Body {
             Self::IdleNotification { summary, .. } => summary.clone(),
             Self::TeammateTerminated { name, .. } => format!("{name} has ended"),
             Self::TaskAssignment { subject, .. } => subject.clone(),
+            Self::Returned { text, .. } => text.clone(),
             Self::Message
             | Self::Broadcast
             | Self::PlanRequest { .. }

@@ -94,6 +94,9 @@ pub fn show(message: &Message, reader: &Name) -> Option<String> {
                 &format!("{name} has ended{how}"),
             )
         }
+        Body::Returned { name, why, .. } => {
+            tagged("returned", &[("name", name), ("why", why)], content)
+        }
         // The runtime acts on these, or they concern another member.
         Body::IdleNotification { .. }
         | Body::PlanApprovalRequest { .. }

@@ -9,6 +9,8 @@
 //! "interrupted, may have run". Every entry carries the position behind the last message that was
 //! consumed: the position is that of the last entry, and moves with the effect.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
 
 use schemars::JsonSchema;
@@ -320,6 +322,43 @@ impl Event {
 /// [`DirError`] if the system refuses.
 pub fn position(dir: &TeamDir, name: &Name) -> Result<Option<Position>, DirError> {
     Ok(last::<EntryPosition>(dir, name)?.map(|entry| entry.inbox))
+}
+
+/// Tells which of these messages a member has consumed: its sender may have written a line twice.
+///
+/// # Errors
+/// [`DirError`] if the system refuses.
+pub fn consumed_of(
+    dir: &TeamDir,
+    name: &Name,
+    ids: &BTreeSet<Uuid>,
+) -> Result<BTreeSet<Uuid>, DirError> {
+    let texts: Vec<String> = ids.iter().map(Uuid::to_string).collect();
+    let consumed = RefCell::new(BTreeSet::new());
+    let collect = |line: &[u8]| -> Option<()> {
+        let line = std::str::from_utf8(line).ok()?;
+        // Most entries name none of them, and need not be read as JSON.
+        if !texts.iter().any(|id| line.contains(id.as_str())) {
+            return None;
+        }
+        let Ok(Entry {
+            event: Event::Messages { messages },
+            ..
+        }) = json::read(line.as_bytes())
+        else {
+            return None;
+        };
+        let read = messages
+            .into_iter()
+            .filter_map(|message| Message::from_json(message).ok());
+        let known = read
+            .filter_map(|message| message.id)
+            .filter(|id| ids.contains(id));
+        consumed.borrow_mut().extend(known);
+        None
+    };
+    last_that(dir, name, collect)?;
+    Ok(consumed.into_inner())
 }
 
 /// The fields of every entry.

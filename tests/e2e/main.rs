@@ -52,6 +52,7 @@ mod quarantine;
 mod races;
 mod register;
 mod replace;
+mod returned;
 mod review;
 mod rotation;
 mod run;

@@ -196,6 +196,7 @@ impl EventLoop {
         let beginning = member.map(|it| Beginning {
             at: it.begins_at,
             conversation: it.conversation,
+            returned_up_to: it.exit.as_ref().and_then(|exit| exit.returned_up_to),
         });
         let next = member
             .filter(|it| self.may_begin_again(it))

@@ -308,31 +308,55 @@ pub struct Count {
 /// # Errors
 /// [`ReadError::NoInbox`] if it is not there; [`ReadError::Dir`] if the system refuses.
 pub fn count_lines(dir: &TeamDir, owner: &Name, from: Position) -> Result<Count, ReadError> {
-    let at = TeamPath::inbox(owner);
-    let file = open(dir, &at)?;
-    count_in(&file, owner, from).map_err(|source| cannot_read(dir, &at, source))
+    let mut mail = 0;
+    let end = each_message(dir, owner, from, |_, message| {
+        mail += u64::from(message.starts_a_turn(owner));
+    })?;
+    Ok(Count { mail, end })
 }
 
-fn count_in(file: &File, owner: &Name, from: Position) -> io::Result<Count> {
-    let end = if fits(file, from)? {
+/// Calls a function for each message behind a position, with the offset where its line begins; for
+/// all of them if the file was truncated or replaced since. Returns the position behind the last
+/// whole line.
+///
+/// # Errors
+/// As [`count_lines`].
+pub(super) fn each_message(
+    dir: &TeamDir,
+    owner: &Name,
+    from: Position,
+    mut visit: impl FnMut(u64, &Message),
+) -> Result<Position, ReadError> {
+    let at = TeamPath::inbox(owner);
+    let file = open(dir, &at)?;
+    visit_messages(&file, from, &mut visit).map_err(|source| cannot_read(dir, &at, source))
+}
+
+fn visit_messages(
+    file: &File,
+    from: Position,
+    visit: &mut impl FnMut(u64, &Message),
+) -> io::Result<Position> {
+    let mut end = if fits(file, from)? {
         from
     } else {
         Position::START
     };
-    let mut count = Count { mail: 0, end };
     let mut scanned = 0;
     // A file that is truncated meanwhile has no more lines.
-    while let Some(mut lines) = Lines::open(file, count.end, scanned)? {
-        while let Some(line) = lines.next()? {
-            if let Some(message) = read_line(0, &line) {
-                count.mail += u64::from(message.is_ok_and(|message| message.starts_a_turn(owner)));
+    while let Some(mut lines) = Lines::open(file, end, scanned)? {
+        loop {
+            let offset = lines.offset();
+            let Some(line) = lines.next()? else { break };
+            if let Some(Ok(message)) = read_line(offset, &line) {
+                visit(offset, &message);
             }
-            count.end = lines.position();
+            end = lines.position();
         }
         scanned = lines.scanned();
         if !lines.more {
             break;
         }
     }
-    Ok(count)
+    Ok(end)
 }

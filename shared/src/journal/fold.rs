@@ -598,6 +598,8 @@ impl MemberRecord {
             ended_incarnation: None,
             expired: Vec::new(),
             released: Vec::new(),
+            returned: Vec::new(),
+            not_returned: 0,
             tell: Vec::new(),
             derived_from: None,
         }

@@ -62,6 +62,7 @@ impl Message {
             | Body::PlanApprovalResponse { .. }
             | Body::ReviewRequest { .. }
             | Body::PermissionRequest { .. }
+            | Body::Returned { .. }
             | Body::TeammateTerminated { .. } => Relevance::News,
         }
     }
@@ -88,9 +89,9 @@ impl Message {
                 Relevance::Work
             }
             Body::IdleNotification { .. } => Relevance::Soon,
-            Body::ShutdownResponse { approve: false, .. } | Body::TeammateTerminated { .. } => {
-                Relevance::News
-            }
+            Body::ShutdownResponse { approve: false, .. }
+            | Body::TeammateTerminated { .. }
+            | Body::Returned { .. } => Relevance::News,
             Body::ShutdownResponse { approve: true, .. }
             | Body::ShutdownRequest { .. }
             | Body::PlanRequest { .. }
@@ -186,6 +187,16 @@ mod tests {
                 json!({"type": "teammate_terminated", "from": "teamd", "name": "bob"}),
                 News,
                 News,
+            ),
+            (
+                json!({"type": "returned", "from": "teamd", "name": "bob"}),
+                News,
+                News,
+            ),
+            (
+                json!({"type": "returned", "from": "teamd", "name": "bob", "to": "user"}),
+                News,
+                None,
             ),
             (
                 json!({"type": "teammate_terminated", "from": "teamd", "name": "lead"}),

@@ -167,6 +167,12 @@ impl LineFields {
                     .and_then(|v| v.as_str().map(str::to_owned))
                     .unwrap_or_default(),
             },
+            "returned" => Body::Returned {
+                message_id: self.message_id(),
+                name: self.text("name")?.ok_or(ParseError::Missing("name"))?,
+                why: self.text_or("why", "")?,
+                text: self.text_or("text", content)?,
+            },
             other => Body::Unknown {
                 kind: other.to_owned(),
             },
@@ -175,6 +181,11 @@ impl LineFields {
 
     fn gate_closed(&mut self) -> Option<u64> {
         self.take("gate_closed").and_then(|v| json::whole(&v))
+    }
+
+    fn message_id(&mut self) -> Option<Uuid> {
+        let id = self.take("message_id")?;
+        Uuid::try_parse(id.as_str()?).ok()
     }
 
     fn task_id(&mut self) -> Option<u32> {

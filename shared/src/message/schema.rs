@@ -21,7 +21,7 @@ mod tests {
     use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
     use serde_json::json;
 
-    const FIELDS: [&str; 24] = [
+    const FIELDS: [&str; 26] = [
         "type",
         "from",
         "to",
@@ -46,6 +46,8 @@ mod tests {
         "name",
         "tool",
         "input",
+        "message_id",
+        "why",
     ];
 
     fn value() -> impl Strategy<Value = Value> {
@@ -82,6 +84,7 @@ mod tests {
             "permission_request",
             "idle_notification",
             "teammate_terminated",
+            "returned",
             "something_else",
         ])
     }

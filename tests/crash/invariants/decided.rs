@@ -10,11 +10,12 @@ use teamd_shared::request::Kind;
 use crate::stage::{Checked, Stage, hold};
 
 /// The lines that only follow from a decision.
-const DECIDED: [&str; 4] = [
+const DECIDED: [&str; 5] = [
     "shutdown_request",
     "plan_request",
     "plan_approval_response",
     "teammate_terminated",
+    "returned",
 ];
 
 /// Checks the inboxes, also those that lie in the archive.
@@ -101,6 +102,19 @@ fn says(line: &Line, message: &Value) -> Checked {
         });
     }
     let expected = match &line.record {
+        Record::Member(record) if message["type"] == "returned" => {
+            let id = message["id"].as_str().unwrap_or_default();
+            let mail = record
+                .returned
+                .iter()
+                .find(|mail| mail.id.to_string() == id);
+            let message_id = mail.map(|mail| mail.message_id.to_string());
+            vec![
+                ("name", json!(record.member.name.as_str())),
+                ("message_id", json!(message_id)),
+                ("text", json!(mail.map(|mail| &mail.text))),
+            ]
+        }
         Record::Request(record) => {
             let request = &record.request;
             let reason = json!(request.reason.clone().unwrap_or_default());

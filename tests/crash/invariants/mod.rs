@@ -9,6 +9,7 @@ mod mail;
 pub(crate) mod processes;
 mod quiet;
 mod records;
+mod returned;
 mod tasks;
 pub(crate) mod told;
 mod work;
@@ -32,6 +33,7 @@ pub(crate) fn finish(stage: &mut Stage) -> Checked {
     gates::check(stage)?;
     mail::check(stage, &fold)?;
     decided::check(stage)?;
+    returned::check(stage)?;
     for name in fold.members.keys() {
         decided::notices(stage, name.as_str())?;
         told::check_background(stage, name.as_str())?;

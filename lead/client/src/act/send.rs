@@ -252,6 +252,8 @@ mod tests {
             request_id: None,
             unread: 1,
             inbox,
+            returned: 0,
+            returned_up_to: None,
             note: None,
             usage,
             other_usage: Default::default(),

@@ -21,6 +21,7 @@ pub(crate) use members::called_off;
 
 use teamd_shared::control::{Command, IntegrationOrder, Refusal, RefusalCode};
 use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::inbox::UnreadMail;
 use teamd_shared::job::JobReport;
 use teamd_shared::journal::{
     Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TaskRecord, Team,
@@ -56,6 +57,8 @@ pub(crate) struct DecisionView<'a> {
     pub(crate) places: &'a JobPlaces,
     /// What the job reports that this decision needed.
     pub(crate) prepared: Option<&'a JobReport>,
+    /// What was sent since its end to the member that this decision forgets.
+    pub(crate) sent_since: &'a [UnreadMail],
 }
 
 /// Decides what follows from an event.

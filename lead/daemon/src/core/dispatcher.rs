@@ -287,6 +287,7 @@ impl Dispatcher {
             rules: self.rules,
             places: &self.places,
             prepared: None,
+            sent_since: &[],
         }
     }
 }

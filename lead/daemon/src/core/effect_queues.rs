@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use teamd_shared::inbox::RejectedLine;
 use teamd_shared::journal::{Line, MemberEvent, Record, Team};
-use teamd_shared::message::Message;
+use teamd_shared::message::{Message, USER};
 use teamd_shared::name::Name;
 
 use super::notices::message;
@@ -174,6 +174,17 @@ impl EffectQueues {
         self.open
             .first_key_value()
             .map_or(self.queued_up_to, |(first, _)| first - 1)
+    }
+}
+
+/// Returns a message as it is in the inbox of one of its receivers. The inbox of the lead is also
+/// that of the person: what is for the person stays so.
+pub(crate) fn addressed(message: &Message, to: &Name) -> Message {
+    let is_for_user = *to == Name::lead() && message.to.as_deref() == Some(USER);
+    let to = if is_for_user { USER } else { to.as_str() };
+    Message {
+        to: Some(to.to_owned()),
+        ..message.clone()
     }
 }
 

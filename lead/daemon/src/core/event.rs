@@ -5,6 +5,7 @@ use std::time::Duration;
 use teamd_shared::control::{Command, Done, Refusal, SpawnOrder, ToWorker, WorkerState};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
+use teamd_shared::inbox::UnreadMail;
 use teamd_shared::job::{JobOrder, JobReport};
 use teamd_shared::journal::RejectedLine;
 use teamd_shared::member::{Cgroup, Emptied, Terms};
@@ -37,6 +38,11 @@ pub(crate) struct Ended {
     pub(crate) signal: Option<i32>,
     pub(crate) inbox: Position,
     pub(crate) unread: u64,
+    /// The first of the unread messages that can come back to their senders; none if the inbox was
+    /// not looked at, since no process could be started.
+    pub(crate) mail: Option<Vec<UnreadMail>>,
+    /// How many more of them there are.
+    pub(crate) more_mail: u64,
     /// How it was established that nothing of it is left.
     pub(crate) emptied: Option<Emptied>,
     /// Why no incarnation can begin where it has worked, if that was examined.

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use teamd_shared::inbox::UnreadMail;
 use teamd_shared::journal::{Line, Team};
 use teamd_shared::name::Name;
+use teamd_shared::position::Position;
 use teamd_shared::task::Task;
 
 use super::decide::{Decision, DecisionView};
@@ -35,6 +37,10 @@ pub(crate) trait Io {
 
     /// Tells whether the inbox of a member is longer than what it has read, in bytes.
     fn has_unread(&mut self, name: &Name, read: u64) -> bool;
+
+    /// Returns the mail behind a position of an inbox that can come back to its senders; none if it
+    /// cannot be read.
+    fn unread_mail(&mut self, name: &Name, from: Position) -> Vec<UnreadMail>;
 
     /// Writes the files of tasks in their present state.
     fn show_tasks(&mut self, tasks: &[&Task]);

@@ -3,8 +3,10 @@
 
 use serde_json::{Map, json};
 use teamd_shared::amount::count;
+use teamd_shared::inbox::MAX_RETURNED;
 use teamd_shared::journal::{
-    Line, MemberEvent, MemberRecord, Notice, Record, RejectedLine, RequestRecord, TaskRecord, quote,
+    Line, MemberEvent, MemberRecord, Notice, Record, RejectedLine, RequestRecord, ReturnedMail,
+    TaskRecord, quote,
 };
 use teamd_shared::member::Ending;
 use teamd_shared::message::{ASKED_BY, Body, LEAD, Message, TEAMD};
@@ -34,11 +36,15 @@ pub(crate) fn message(line: &Line, tell: &Notice) -> Option<Message> {
                 .unwrap_or_else(|| quarantined(&record.rejected));
             Some(new(TEAMD, Body::Message).with_content(text))
         }
-        Record::Member(record) => of_member(record, line.seq).map(|(from, body, content)| {
+        Record::Member(record) => {
+            if let Some(mail) = record.returned.iter().find(|mail| mail.id == tell.id) {
+                return Some(returned(record, mail, line.at));
+            }
+            let (from, body, content) = of_member(record, line.seq)?;
             let mut message = new(from, body).with_content(content);
             message.extra = extra_of(record);
-            message
-        }),
+            Some(message)
+        }
         Record::Request(record) => of_request(record).map(|body| match record.request.kind {
             Kind::Review => new(TEAMD, body).with_content(record.request.payload.text()),
             Kind::Memory => new(TEAMD, body).with_content(proposal(&record.request)),
@@ -190,6 +196,12 @@ fn of_member(record: &MemberRecord, seq: u64) -> Option<(&'static str, Body, Str
             } else {
                 format!("{how}; released: task {}", released.join(", "))
             };
+            let how = match record.not_returned {
+                0 => how,
+                more => format!(
+                    "{how}; only the first {MAX_RETURNED} unread messages come back, and {more} more stay in its inbox"
+                ),
+            };
             let body = Body::TeammateTerminated {
                 name: name.clone(),
                 exit: exit_json(exit),
@@ -199,6 +211,32 @@ fn of_member(record: &MemberRecord, seq: u64) -> Option<(&'static str, Body, Str
         }
         _ => None,
     }
+}
+
+/// Makes the message by which a message comes back to its sender.
+fn returned(record: &MemberRecord, mail: &ReturnedMail, at: f64) -> Message {
+    let name = record.member.name.to_string();
+    let why = if record.event == MemberEvent::Forgotten {
+        "forgotten"
+    } else {
+        record.member.phase.ended_as().as_str()
+    };
+    // Nothing reads it by itself any more. A person can let it be read after all.
+    let resume = if record.event == MemberEvent::Forgotten {
+        String::new()
+    } else {
+        format!(" (only `teamctl spawn {name} --resume` still lets {name} read it)")
+    };
+    let text = &mail.text;
+    let content =
+        format!("{name} had not read this when it ended, and it comes back{resume}: {text}");
+    let body = Body::Returned {
+        message_id: Some(mail.message_id),
+        name,
+        why: why.to_owned(),
+        text: text.clone(),
+    };
+    Message::new(mail.id, TEAMD, &mail.from, at, body).with_content(content)
 }
 
 /// Returns the `exit` object as messages and `config.json` show it to other programs.

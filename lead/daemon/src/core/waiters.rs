@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use teamd_shared::amount::count;
 use teamd_shared::control::{Done, Refusal, RefusalCode, StopOutcome};
 use teamd_shared::journal::Team;
 use teamd_shared::member::{Gate, Member, MemberStatus};
@@ -211,12 +212,19 @@ fn ready(team: &Team, runtime: &Runtime, member: &Member) -> Option<Done> {
         Some(exit) if fresh => exit.unread,
         _ => 0,
     };
-    let notes = member
+    let mut notes = member
         .terms
         .checkout
         .as_ref()
         .map(|it| it.notes.clone())
         .unwrap_or_default();
+    let returned = member.exit.as_ref().map_or(0, |exit| exit.returned);
+    if !fresh && returned > 0 {
+        let mail = count(usize::try_from(returned).unwrap_or(usize::MAX), "message");
+        notes.push(format!(
+            "{mail} that had come back to the senders: it reads them after all"
+        ));
+    }
     Some(Done::Ready {
         pid,
         incarnation,

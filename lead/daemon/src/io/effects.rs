@@ -16,14 +16,13 @@ use std::sync::Arc;
 use teamd_shared::background;
 use teamd_shared::inbox::{self, AppendError, Appender, Durability};
 use teamd_shared::journal::Team;
-use teamd_shared::message::Message;
 use teamd_shared::mutant;
 use teamd_shared::name::Name;
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::{DirError, MEMBER_FOLDERS, TeamDir, TeamPath};
 use tokio::task::JoinHandle;
 
-use crate::core::effect_queues::{Effect, EffectQueues, PendingEffect};
+use crate::core::effect_queues::{Effect, EffectQueues, PendingEffect, addressed};
 use crate::core::io::IoFailed;
 use crate::core::notices::archived;
 
@@ -234,10 +233,7 @@ impl Effects {
                     .id
                     .is_some_and(|id| inbox::holds(&self.dir, to, id).unwrap_or(false)))
             {
-                new.push(Message {
-                    to: Some(to.to_string()),
-                    ..Message::clone(message)
-                });
+                new.push(addressed(message, to));
             }
         }
         match Appender::new(to).append_all(&self.dir, &new) {

@@ -5,13 +5,13 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use teamd_shared::inbox::{self, ReadError};
+use teamd_shared::inbox::{self, ReadError, Unread};
 use teamd_shared::member::Emptied;
 use teamd_shared::mutant;
 use teamd_shared::name::Name;
@@ -56,6 +56,8 @@ pub(crate) struct Beginning {
     pub(crate) at: Position,
     /// The incarnation in which that conversation began, or was to begin.
     pub(crate) conversation: u32,
+    /// Up to where mail has come back to its senders before.
+    pub(crate) returned_up_to: Option<Position>,
 }
 
 /// What must be known of an incarnation whose process has ended, to wait until nothing of it is
@@ -76,12 +78,10 @@ pub(crate) struct ExitContext {
 }
 
 /// What an incarnation left in its files.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 struct Left {
-    /// How far its inbox is read.
-    inbox: Position,
-    /// How many messages it had not consumed.
-    unread: u64,
+    /// What it had not consumed.
+    unread: Unread,
     /// Whether its last entry says that SIGTERM ended it.
     by_signal: bool,
 }
@@ -195,11 +195,8 @@ async fn report_end(
     };
     let folder = Arc::clone(&dir);
     let ended = incarnation.clone();
-    let Left {
-        inbox,
-        unread,
-        by_signal,
-    } = look(&incarnation, move || left(&folder, &ended, beginning)).await;
+    let Left { unread, by_signal } =
+        look(&incarnation, move || left(&folder, &ended, beginning)).await;
     if by_signal {
         // There may have been no daemon to tell. What follows from that comes before the end.
         report(
@@ -216,8 +213,10 @@ async fn report_end(
     let ended = Ended {
         code,
         signal,
-        inbox,
-        unread,
+        inbox: unread.end,
+        unread: unread.count,
+        mail: Some(unread.mail),
+        more_mail: unread.more,
         emptied,
         unworkable,
     };
@@ -283,10 +282,8 @@ where
 /// Looks at what an incarnation left in its files. A file that is missing says that there is
 /// nothing.
 fn left(dir: &TeamDir, incarnation: &Incarnation, beginning: Beginning) -> Result<Left, ReadError> {
-    let (inbox, unread) = unread(dir, &incarnation.name, beginning)?;
     Ok(Left {
-        inbox,
-        unread,
+        unread: unread(dir, &incarnation.name, beginning)?,
         by_signal: left_by_signal(dir, incarnation)?,
     })
 }
@@ -301,35 +298,45 @@ fn left_by_signal(dir: &TeamDir, incarnation: &Incarnation) -> Result<bool, DirE
     }))
 }
 
-/// Counts the lines that a member has not read. A position before the beginning means that the
-/// inbox was cut and is read from its start again, or that an earlier conversation had read that
-/// far.
-fn count_from(
+/// Looks at what a member has not read. A position before the beginning means that the inbox was
+/// cut and is read from its start again, or that an earlier conversation had read that far.
+fn unread_from(
     dir: &TeamDir,
     name: &Name,
     read: Position,
-    begins_at: Position,
-) -> Result<inbox::Count, ReadError> {
+    beginning: Beginning,
+) -> Result<Unread, ReadError> {
+    let begins_at = beginning.at;
     let earlier = read.offset < begins_at.offset && inbox::fits(dir, name, begins_at)?;
-    inbox::count_lines(dir, name, if earlier { begins_at } else { read })
+    let from = if earlier { begins_at } else { read };
+    let mut unread = inbox::look_at_unread(dir, name, from, beginning.returned_up_to)?;
+    if !unread.mail.is_empty() {
+        let ids: BTreeSet<_> = unread.mail.iter().map(|mail| mail.id).collect();
+        let consumed = transcript::consumed_of(dir, name, &ids)?;
+        unread.mail.retain(|mail| !consumed.contains(&mail.id));
+    }
+    Ok(unread)
 }
 
-/// Counts what a member has not consumed, and returns its position. A conversation that
-/// never began leaves all to the next one: what was sent before belongs to no conversation yet.
-fn unread(dir: &TeamDir, name: &Name, beginning: Beginning) -> Result<(Position, u64), ReadError> {
-    let begins_at = beginning.at;
+/// Looks at what a member has not consumed. A conversation that never began leaves all to the next
+/// one: what was sent before belongs to no conversation yet.
+fn unread(dir: &TeamDir, name: &Name, beginning: Beginning) -> Result<Unread, ReadError> {
+    let nothing_behind = |end| Unread {
+        end,
+        ..Unread::default()
+    };
     if !transcript::has_begun(dir, name, beginning.conversation)? {
-        return Ok((begins_at, 0));
+        return Ok(nothing_behind(beginning.at));
     }
-    let read = transcript::position(dir, name)?.unwrap_or(begins_at);
-    match count_from(dir, name, read, begins_at) {
-        Ok(count) => Ok((count.end, count.mail)),
-        Err(ReadError::NoInbox(_)) => Ok((read, 0)),
+    let read = transcript::position(dir, name)?.unwrap_or(beginning.at);
+    match unread_from(dir, name, read, beginning) {
+        Ok(unread) => Ok(unread),
+        Err(ReadError::NoInbox(_)) => Ok(nothing_behind(read)),
         // Something else is in its place: trying again does not help, and there is no mail in
         // it.
         Err(ReadError::Dir(error)) if error.io_kind().is_none() => {
             tracing::warn!("the unread mail of {name} cannot be counted: {error}");
-            Ok((read, 0))
+            Ok(nothing_behind(read))
         }
         Err(error) => Err(error),
     }

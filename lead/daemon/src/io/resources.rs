@@ -10,7 +10,7 @@ use teamd_shared::clock;
 use teamd_shared::control::{self, SpawnOrder};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RandomIds;
-use teamd_shared::inbox::{ReadError, last_lines};
+use teamd_shared::inbox::{ReadError, UnreadMail, last_lines, look_at_unread};
 use teamd_shared::job::JobOrder;
 use teamd_shared::journal::{Line, MemberEvent, Record, RequestEvent, Team};
 use teamd_shared::member::{ApproveBy, Member, Terms};
@@ -70,6 +70,17 @@ impl Io for DaemonResources {
             .path(&TeamPath::inbox(name))
             .metadata()
             .is_ok_and(|inbox| inbox.len() > read)
+    }
+
+    fn unread_mail(&mut self, name: &Name, from: Position) -> Vec<UnreadMail> {
+        match look_at_unread(&self.dir, name, from, None) {
+            Ok(unread) => unread.mail,
+            Err(ReadError::NoInbox(_)) => Vec::new(),
+            Err(error) => {
+                tracing::warn!("the unread mail of {name} cannot be read: {error}");
+                Vec::new()
+            }
+        }
     }
 
     fn now(&self) -> Now {

@@ -407,6 +407,7 @@ fn message(value: &Value) -> ConversationPart {
         Body::TeammateTerminated { name, .. } => {
             return ConversationPart::Aside(format!("{name} has ended"));
         }
+        Body::Returned { .. } => return ConversationPart::Aside(content),
         // The plan itself is shown where it waits for its answer.
         Body::PlanApprovalRequest { request_id, .. } => {
             return ConversationPart::Aside(format!("{from} submits a plan ({request_id})"));

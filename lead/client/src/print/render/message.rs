@@ -101,6 +101,7 @@ fn detail(body: &Body) -> String {
         }
         Body::IdleNotification { idle_reason, .. } => format!("{kind} {}", idle_reason.as_str()),
         Body::TeammateTerminated { unread, .. } => format!("{kind} {unread} unread"),
+        Body::Returned { why, .. } => format!("{kind} {why}"),
     }
 }
 

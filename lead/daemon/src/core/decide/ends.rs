@@ -1,10 +1,14 @@
 //! What follows when an incarnation has ended: its status, what expires, whether it is started
 //! again. One line.
 
+use std::collections::BTreeSet;
+
 use teamd_shared::amount::count;
 use teamd_shared::id::{Ids, RequestId};
-use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record};
+use teamd_shared::inbox::UnreadMail;
+use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record, ReturnedMail};
 use teamd_shared::member::{End, Ending, Exit, Gate, Member, Phase, Restart, RestartLimit};
+use teamd_shared::message::{LEAD, USER, returned_id};
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Status, Trigger};
 use teamd_shared::task::TaskId;
@@ -142,6 +146,11 @@ impl DecisionView<'_> {
         ids: &mut dyn Ids,
     ) -> Decision {
         let restart = matches!(next, CrashOutcome::Restart);
+        // The next incarnation reads by itself what a crash has left.
+        let final_mail = ended.mail.as_ref().filter(|_| !restart);
+        let returned =
+            final_mail.map_or_else(Vec::new, |mail| self.returned_by(&member.name, mail));
+        let returned_before = member.exit.as_ref().and_then(|exit| exit.returned_up_to);
         let exit = Exit {
             code: ended.code,
             signal: ended.signal,
@@ -152,6 +161,8 @@ impl DecisionView<'_> {
                 .map(|request| request.request_id.clone()),
             unread: ended.unread,
             inbox: ended.inbox,
+            returned: returned.len() as u64,
+            returned_up_to: final_mail.map(|_| ended.inbox).or(returned_before),
             usage: self.runtime.usage(member),
             other_usage: self.runtime.other_models(member).usage,
             note: note(member.ending_note.clone(), next),
@@ -181,7 +192,17 @@ impl DecisionView<'_> {
             } else {
                 self.released_by(&member.name)
             },
-            tell: self.notices_of_end(&member.name, ids),
+            tell: self
+                .notices_of_end(&member.name, ids)
+                .into_iter()
+                .chain(returned.iter().filter_map(notice_of_returned))
+                .collect(),
+            not_returned: if restart || member.name == Name::lead() {
+                0
+            } else {
+                ended.more_mail
+            },
+            returned,
             ..MemberRecord::of(
                 MemberEvent::Exited,
                 self.after_exit(member, exit, end, restart),
@@ -265,6 +286,31 @@ impl DecisionView<'_> {
             .collect()
     }
 
+    /// Returns the mail that comes back to its senders because its receiver is gone for good: that of
+    /// people and of the lead, and that of teammates that can still read it. The inbox of the lead
+    /// is read by people, whatever becomes of the lead agent.
+    pub(super) fn returned_by(&self, gone: &Name, mail: &[UnreadMail]) -> Vec<ReturnedMail> {
+        if *gone == Name::lead() {
+            return Vec::new();
+        }
+        let senders: BTreeSet<&str> = self
+            .alive()
+            .filter(|member| member.name != *gone && member.ending.is_none())
+            .filter(|member| self.team.release(&member.name).is_none())
+            .map(|member| member.name.as_str())
+            .chain([USER, LEAD])
+            .collect();
+        mail.iter()
+            .filter(|mail| senders.contains(mail.from.as_str()))
+            .map(|mail| ReturnedMail {
+                id: returned_id(mail.id, gone),
+                message_id: mail.id,
+                from: mail.from.clone(),
+                text: mail.text.clone(),
+            })
+            .collect()
+    }
+
     /// Returns the notices of an end: to the lead, and to every running member that is not about to
     /// leave.
     fn notices_of_end(&self, gone: &Name, ids: &mut dyn Ids) -> Vec<Notice> {
@@ -287,6 +333,14 @@ impl DecisionView<'_> {
             .map(|to| Notice { to, id })
             .collect()
     }
+}
+
+/// Returns the notice by which a message comes back. Mail of the person comes to the inbox of the
+/// lead.
+pub(super) fn notice_of_returned(mail: &ReturnedMail) -> Option<Notice> {
+    let owner = if mail.from == USER { LEAD } else { &mail.from };
+    let to = Name::of_inbox(owner).ok()?;
+    Some(Notice { to, id: mail.id })
 }
 
 /// Joins why it was ended and why it is not started again.

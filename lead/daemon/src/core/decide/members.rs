@@ -14,6 +14,7 @@ use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::terms::SandboxMode;
 
+use super::ends::notice_of_returned;
 use super::jobs::{begin_job, unexpected_report};
 use super::{Decision, DecisionView, conflict};
 use crate::core::caller::{Actor, ReplyTo};
@@ -377,8 +378,15 @@ impl DecisionView<'_> {
             (_, Some(_)) => return Err(unexpected_report()),
         }
         let files = archive_names(name, self.team.seq + 1);
+        // What came since its end waited for an incarnation that will not be.
+        let returned = self.returned_by(name, self.sent_since);
+        let record = MemberRecord {
+            tell: returned.iter().filter_map(notice_of_returned).collect(),
+            returned,
+            ..MemberRecord::of(MemberEvent::Forgotten, self.updated(member))
+        };
         Ok(Decision::default()
-            .member(MemberEvent::Forgotten, self.updated(member))
+            .record(Record::Member(Box::new(record)))
             .act(Action::Reply(client, Ok(Done::Forgotten { files }))))
     }
 }

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use teamd_shared::control::Command;
+use teamd_shared::inbox::UnreadMail;
 use teamd_shared::journal::{Line, MemberEvent, Record, Team, VERSION};
 use teamd_shared::name::Name;
 use teamd_shared::task::{TaskId, TaskStatus};
 
 use super::Dispatcher;
+use crate::core::decide::DecisionView;
 use crate::core::event::{Action, Event, Now};
 use crate::core::io::Io;
 use crate::core::job::Then;
@@ -38,7 +41,12 @@ impl Dispatcher {
             && let Some(event) = self.events.pop_front()
         {
             self.runtime.apply(&self.team, &event);
-            let decision = io.decide(&self.view(now), &event);
+            let sent_since = self.sent_since_end(&event, io);
+            let view = DecisionView {
+                sent_since: &sent_since,
+                ..self.view(now)
+            };
+            let decision = io.decide(&view, &event);
             batch.touched.extend(
                 event
                     .incarnation()
@@ -61,6 +69,27 @@ impl Dispatcher {
             batch.events.push(event);
         }
         batch
+    }
+
+    /// Returns what was sent to a member after its end, if the event may forget it: no other
+    /// incarnation of it reads that.
+    fn sent_since_end(&self, event: &Event, io: &mut dyn Io) -> Vec<UnreadMail> {
+        let command = match event {
+            Event::Command(_, _, command) => command,
+            Event::JobEnded { job, .. } => match self.runtime.jobs.then(*job) {
+                Some(Then::Command(suspended)) => &suspended.command,
+                _ => return Vec::new(),
+            },
+            _ => return Vec::new(),
+        };
+        let Command::Forget { name, .. } = command else {
+            return Vec::new();
+        };
+        let member = self.team.members.get(name).map(|state| &state.record);
+        match member.and_then(|member| member.exit.as_ref()) {
+            Some(exit) => io.unread_mail(name, exit.inbox),
+            None => Vec::new(),
+        }
     }
 
     /// Gives records their lines, and derived records lines of their own.

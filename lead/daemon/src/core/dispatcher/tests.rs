@@ -10,6 +10,7 @@ use teamd_shared::control::{
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{CountingIds, RequestId};
+use teamd_shared::inbox::UnreadMail;
 use teamd_shared::job::JobReport;
 use teamd_shared::journal::{Line, Record, RejectedLine, SNAPSHOT_LINES, TeamEvent};
 use teamd_shared::member::{Doing, Member, Phase};
@@ -73,6 +74,10 @@ struct Recorder {
 }
 
 impl Io for Recorder {
+    fn unread_mail(&mut self, _: &Name, _: Position) -> Vec<UnreadMail> {
+        Vec::new()
+    }
+
     fn has_unread(&mut self, _: &Name, _: u64) -> bool {
         self.has_mail
     }
@@ -295,6 +300,8 @@ fn how_it_ended() -> Ended {
         signal: None,
         inbox: Position::START,
         unread: 0,
+        mail: Some(Vec::new()),
+        more_mail: 0,
         emptied: None,
         unworkable: None,
     }

@@ -1,8 +1,10 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use teamd_shared::inbox::UnreadMail;
 use teamd_shared::message::{Body, Message};
 use teamd_shared::team_dir::TeamPath;
 use teamd_shared::transcript::{Entry, Event as Happened};
+use uuid::Uuid;
 
 use super::*;
 
@@ -32,11 +34,22 @@ impl Scratch {
 
     /// The incarnation has begun, has read its inbox up to here, and was ended by SIGTERM.
     fn has_read(&self, inbox: Position) {
+        self.has_consumed(&[], inbox);
+    }
+
+    /// The same, with the lines that it has consumed.
+    fn has_consumed(&self, lines: &[&str], inbox: Position) {
         let life = Happened::Incarnation {
             incarnation: 1,
             conversation: 1,
             prompt: None,
             tools: teamd_shared::tool_set::ToolSet::default(),
+        };
+        let consumed = Happened::Messages {
+            messages: lines
+                .iter()
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect(),
         };
         let left = Happened::Left {
             reason: "SIGTERM".to_owned(),
@@ -57,7 +70,7 @@ impl Scratch {
         };
         self.put(
             &TeamPath::transcript(&self.alice),
-            &format!("{}\n{}\n", line(life), line(left)),
+            &format!("{}\n{}\n{}\n", line(life), line(consumed), line(left)),
         );
     }
 
@@ -70,7 +83,7 @@ impl Scratch {
 }
 
 fn mail(text: &str) -> String {
-    let message = Message::new(uuid::Uuid::new_v4(), "lead", "alice", 1.0, Body::Message)
+    let message = Message::new(Uuid::new_v4(), "lead", "alice", 1.0, Body::Message)
         .with_content(text.to_owned());
     String::from_utf8(message.to_line().unwrap()).unwrap()
 }
@@ -89,6 +102,7 @@ fn an_end_is_not_told_before_it_can_be_seen_what_was_not_read() {
     let beginning = Beginning {
         at: Position::START,
         conversation: 1,
+        returned_up_to: None,
     };
     let dir = Arc::clone(&team.dir);
     let life = team.life();
@@ -111,14 +125,9 @@ fn an_end_is_not_told_before_it_can_be_seen_what_was_not_read() {
         .build()
         .unwrap();
     let left = runtime.block_on(look(&team.life(), looking));
-    assert_eq!(
-        left,
-        Left {
-            inbox: behind(&inbox),
-            unread: 1,
-            by_signal: true
-        }
-    );
+    assert_eq!((left.unread.count, left.unread.end), (1, behind(&inbox)));
+    assert_eq!(left.unread.mail.len(), 1);
+    assert!(left.by_signal);
 }
 
 #[test]
@@ -128,11 +137,11 @@ fn what_cannot_be_read_is_no_answer_and_what_is_missing_is_one() {
     let beginning = Beginning {
         at: Position::START,
         conversation: 1,
+        returned_up_to: None,
     };
     let look = || left(&team.dir, &team.life(), beginning);
     let nothing = Left {
-        inbox: Position::START,
-        unread: 0,
+        unread: Unread::default(),
         by_signal: false,
     };
     assert_eq!(look().unwrap(), nothing, "no transcript");
@@ -141,8 +150,10 @@ fn what_cannot_be_read_is_no_answer_and_what_is_missing_is_one() {
     let inbox = path(TeamPath::inbox(&team.alice));
     std::fs::remove_file(&inbox).unwrap();
     let gone = Left {
-        inbox: behind(&read),
-        unread: 0,
+        unread: Unread {
+            end: behind(&read),
+            ..Unread::default()
+        },
         by_signal: true,
     };
     assert_eq!(look().unwrap(), gone, "no inbox");
@@ -161,6 +172,7 @@ fn the_farewell_of_an_earlier_incarnation_does_not_count() {
     let beginning = Beginning {
         at: Position::START,
         conversation: 1,
+        returned_up_to: None,
     };
     let of = |incarnation| {
         left(
@@ -187,13 +199,75 @@ fn of_an_inbox_that_was_cut_only_what_came_since_counts() {
     let beginning = Beginning {
         at: behind(&before),
         conversation: 1,
+        returned_up_to: None,
     };
-    assert_eq!(left(&team.dir, &team.life(), beginning).unwrap().unread, 1);
+    assert_eq!(
+        left(&team.dir, &team.life(), beginning)
+            .unwrap()
+            .unread
+            .count,
+        1
+    );
     // As long as the beginning stands there, nothing before it was its mail.
     team.put(&TeamPath::inbox(&team.alice), &format!("{before}{unread}"));
     let uncut = left(&team.dir, &team.life(), beginning).unwrap();
     assert_eq!(
-        (uncut.inbox, uncut.unread),
+        (uncut.unread.end, uncut.unread.count),
         (behind(&format!("{before}{unread}")), 1)
     );
+}
+
+/// A message of the person, with its id.
+fn mail_with_id(id: u128, content: &str) -> String {
+    let id = Uuid::from_u128(id);
+    format!(
+        "{{\"id\":\"{id}\",\"type\":\"message\",\"from\":\"user\",\"content\":\"{content}\"}}\n"
+    )
+}
+
+#[test]
+fn mail_that_has_come_back_and_a_line_written_twice_do_not_come_back() {
+    let read = mail_with_id(1, "read");
+    let unread = mail_with_id(2, "unread");
+    let unnamed = "{\"type\":\"message\",\"from\":\"user\",\"content\":\"no id\"}\n";
+    let lines = [&*read, &*read, &*unread, &*unread, unnamed];
+    let team = Scratch::with(&lines.concat());
+    team.has_consumed(&[&read], behind(&read));
+    let beginning = |returned_up_to| Beginning {
+        at: Position::START,
+        conversation: 1,
+        returned_up_to,
+    };
+    let unread = |returned| {
+        left(&team.dir, &team.life(), beginning(returned))
+            .unwrap()
+            .unread
+    };
+    let first = unread(None);
+    let expected = UnreadMail {
+        id: Uuid::from_u128(2),
+        from: "user".to_owned(),
+        text: "unread".to_owned(),
+    };
+    assert_eq!(
+        (first.count, first.mail, first.more),
+        (4, vec![expected], 0)
+    );
+    let again = unread(Some(first.end));
+    assert_eq!((again.count, again.mail), (4, vec![]));
+}
+
+#[test]
+fn of_much_mail_the_first_hundred_come_back() {
+    let inbox: String = (1..=130).map(|id| mail_with_id(id, "x")).collect();
+    let team = Scratch::with(&inbox);
+    team.has_read(Position::START);
+    let beginning = Beginning {
+        at: Position::START,
+        conversation: 1,
+        returned_up_to: None,
+    };
+    let unread = left(&team.dir, &team.life(), beginning).unwrap().unread;
+    assert_eq!((unread.mail.len(), unread.more), (100, 30));
+    assert_eq!(unread.mail[99].id, Uuid::from_u128(100));
 }

@@ -9,6 +9,7 @@ use teamd_shared::control::{
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{CountingIds, Ids, RequestId};
+use teamd_shared::inbox::UnreadMail;
 use teamd_shared::job::JobReport;
 use teamd_shared::journal::{Line, Record, SNAPSHOT_LINES, Team};
 use teamd_shared::member::{Doing, Emptied, Member, Restart, TermsPatch};
@@ -67,6 +68,7 @@ pub(super) struct Harness {
     pub(super) now: Now,
     pub(super) rules: DecisionRules,
     pub(super) places: JobPlaces,
+    pub(super) sent_since: Vec<UnreadMail>,
     ids: CountingIds,
 }
 
@@ -83,6 +85,7 @@ impl Harness {
             now,
             rules: rules(),
             places: places(),
+            sent_since: Vec::new(),
             ids: CountingIds::default(),
         }
     }
@@ -97,6 +100,7 @@ impl Harness {
             rules: self.rules,
             places: &self.places,
             prepared: None,
+            sent_since: &self.sent_since,
         };
         let decision = decide(&view, event, &mut self.ids);
         if let Event::JobEnded { job, ended } = event {
@@ -395,6 +399,8 @@ pub(super) fn ended() -> Ended {
             tail: 1,
         },
         unread: 2,
+        mail: Some(Vec::new()),
+        more_mail: 0,
         emptied: Some(Emptied::Tree),
         unworkable: None,
     }

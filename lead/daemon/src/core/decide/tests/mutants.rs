@@ -98,6 +98,8 @@ pub(super) enum Mutant {
     ChecksLeaveTheGateOpen,
     /// A spawn whose member is told to leave while its checkout is made does not begin.
     CalledOffSpawnsBegin,
+    /// What a receiver did not read before its end comes back.
+    UnreadMailIsKept,
 }
 
 impl World {
@@ -182,6 +184,16 @@ impl World {
             for record in &mut decision.records {
                 if let Record::Member(record) = record {
                     record.released.clear();
+                }
+            }
+        }
+        if self.is(Mutant::UnreadMailIsKept) {
+            for record in &mut decision.records {
+                if let Record::Member(record) = record {
+                    let returned = std::mem::take(&mut record.returned);
+                    record
+                        .tell
+                        .retain(|tell| !returned.iter().any(|mail| mail.id == tell.id));
                 }
             }
         }
@@ -390,4 +402,5 @@ missed! {
     the_second_run_of_a_check_is_missed: StalledChecksAreForgotten,
     the_closed_gate_of_a_check_is_missed: ChecksLeaveTheGateOpen,
     the_end_of_a_spawn_that_is_called_off_is_missed: CalledOffSpawnsBegin,
+    mail_that_does_not_come_back_is_missed: UnreadMailIsKept,
 }

@@ -9,6 +9,7 @@ mod ends;
 mod jobs;
 mod order;
 mod requests;
+mod returns;
 mod silence;
 mod tasks;
 mod tells;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
+use teamd_shared::inbox::UnreadMail;
 use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Record, Team, TeamEvent};
 use teamd_shared::member::{Gate, Member};
 use teamd_shared::message::Message;
@@ -46,6 +48,8 @@ pub(super) struct Facts {
     pub(super) farewell: bool,
     /// The ids under which the plan was submitted that the member waits for.
     pub(super) waits_for: BTreeSet<(RequestId, Uuid)>,
+    /// What the incarnation had not read at its end, if a daemon has looked.
+    pub(super) mail: Option<Vec<UnreadMail>>,
 }
 
 /// What was seen so far.
@@ -83,6 +87,8 @@ pub(super) struct Promises {
     /// When each member was started again, since its last spawn.
     restarts: BTreeMap<Name, Vec<Duration>>,
     tells: BTreeMap<(Uuid, Name), Told>,
+    /// The messages that have come back.
+    returned: BTreeSet<Uuid>,
     /// The incarnations that the lead was told are silent, and that have not answered since.
     silent: BTreeSet<Incarnation>,
     pub(super) tasks: Tasks,

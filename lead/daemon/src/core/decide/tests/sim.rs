@@ -13,6 +13,7 @@ mod effects;
 mod intake;
 mod jobs;
 mod machine;
+mod mail;
 mod quiet;
 mod recovery;
 mod tasks;

@@ -70,6 +70,7 @@ impl Promises {
             )
         })?;
         self.end_is_told(record)?;
+        self.unread_mail_comes_back(record, facts)?;
         if record.ended_incarnation.is_some() {
             self.restarted(record, facts)
         } else {

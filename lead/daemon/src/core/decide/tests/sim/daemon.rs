@@ -10,9 +10,11 @@ use std::time::Duration;
 use teamd_shared::control::{Command, SpawnOrder, TaskOrder, ToWorker};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
+use teamd_shared::inbox::UnreadMail;
 use teamd_shared::journal::{Line, Team};
 use teamd_shared::member::{Gate, MemberStatus};
 use teamd_shared::name::Name;
+use teamd_shared::position::Position;
 use teamd_shared::task::{Task, TaskId};
 
 use super::super::mutants::Mutant;
@@ -409,6 +411,10 @@ impl Hands<'_> {
 }
 
 impl Io for Hands<'_> {
+    fn unread_mail(&mut self, _: &Name, _: Position) -> Vec<UnreadMail> {
+        Vec::new()
+    }
+
     fn has_unread(&mut self, _: &Name, _: u64) -> bool {
         false
     }

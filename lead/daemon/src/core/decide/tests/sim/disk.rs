@@ -12,6 +12,7 @@ use teamd_shared::task::{Task, TaskId};
 use uuid::Uuid;
 
 use super::super::mutants::Mutant;
+use super::mail::UnreadOf;
 use super::world::World;
 use crate::io::journal;
 
@@ -35,6 +36,8 @@ pub(in super::super) struct Disk {
     /// What `tasks/ID.json` say, and which of them could not be written at some time.
     pub(super) tasks: BTreeMap<TaskId, Task>,
     pub(super) refused: BTreeSet<TaskId>,
+    /// What members had not read when they ended.
+    pub(super) unread: UnreadOf,
 }
 
 /// What of a transcript matters here.

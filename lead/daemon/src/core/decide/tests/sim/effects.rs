@@ -2,7 +2,6 @@
 
 use teamd_shared::id::Ids;
 use teamd_shared::journal::{Line, Record, Team};
-use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 
 use super::super::mutants::Mutant;
@@ -11,7 +10,7 @@ use super::daemon::{Daemon, Killed};
 use super::disk::in_bytes;
 use super::worker::Worker;
 use super::world::World;
-use crate::core::effect_queues::{Effect, PendingEffect};
+use crate::core::effect_queues::{Effect, PendingEffect, addressed};
 use crate::core::incarnation::Incarnation;
 use crate::core::io::{IoFailed, NotWritten};
 
@@ -96,6 +95,9 @@ impl World {
             let checked = self.promises.quarantines(line, &self.disk.bad);
             self.check(checked);
             self.disk.writes(line);
+            if let Record::Member(record) = &line.record {
+                self.disk.unread.line(record);
+            }
         }
     }
 
@@ -129,6 +131,10 @@ impl World {
                     name: name.clone(),
                     number: incarnation,
                 }),
+            mail: self.disk.unread.seen(&Incarnation {
+                name,
+                number: incarnation,
+            }),
             waits_for: call.map(|call| call.submitted.clone()).unwrap_or_default(),
         }
     }
@@ -205,10 +211,7 @@ impl World {
             Effect::Archive => return self.archive(to),
             Effect::Tell(message) => message,
         };
-        let mut message = Message {
-            to: Some(to.to_string()),
-            ..Message::clone(message)
-        };
+        let mut message = addressed(message, to);
         if *again
             && self
                 .disk

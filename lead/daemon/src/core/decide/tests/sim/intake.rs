@@ -105,6 +105,8 @@ impl World {
                     signal: None,
                     inbox,
                     unread,
+                    mail: Some(self.unread_at_end(&incarnation)),
+                    more_mail: 0,
                     emptied: Some(Emptied::Tree),
                     unworkable: None,
                 };

@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use teamd_shared::control::{Command, SpawnOrder, WorkerState};
-use teamd_shared::journal::{Line, Record};
+use teamd_shared::inbox::UnreadMail;
+use teamd_shared::journal::{Line, MemberRecord, Record};
 use teamd_shared::member::{Emptied, Gate, Phase, RestartLimit};
+use teamd_shared::message::returned_id;
+use teamd_shared::name::Name;
 use teamd_shared::request::Status;
+use uuid::Uuid;
 
 use super::super::harness::never_restarted;
 use super::super::harness::{
@@ -441,4 +445,128 @@ fn the_lead_and_all_that_stay_are_told_of_an_end() {
         .collect();
     assert_eq!(told, ["lead", "stays"]);
     assert!(harness.team.members.contains_key(&name("starting")));
+}
+
+fn unread(id: u128, from: &str) -> UnreadMail {
+    UnreadMail {
+        id: Uuid::from_u128(id),
+        from: from.to_owned(),
+        text: format!("text {id}"),
+    }
+}
+
+/// Ends an incarnation that has not read this mail; returns the record.
+fn ends_with_mail(
+    harness: &mut Harness,
+    incarnation: &Incarnation,
+    mail: &[UnreadMail],
+) -> MemberRecord {
+    let decision = harness.on(&Event::Ended {
+        incarnation: incarnation.clone(),
+        ended: Ended {
+            mail: Some(mail.to_vec()),
+            more_mail: 3,
+            ..ended()
+        },
+    });
+    match decision.records.as_slice() {
+        [Record::Member(record)] => MemberRecord::clone(record),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Returns the messages of a record that come back, as they are written.
+fn coming_back(record: MemberRecord) -> Vec<(Name, serde_json::Value)> {
+    let line = Line {
+        seq: 9,
+        at: 1.0,
+        version: None,
+        done: 0,
+        lead: None,
+        record: Record::Member(Box::new(record)),
+    };
+    messages(&line)
+        .into_iter()
+        .map(|(to, message)| {
+            (
+                to,
+                serde_json::from_slice(&message.to_line().unwrap()).unwrap(),
+            )
+        })
+        .filter(|(_, message): &(Name, serde_json::Value)| message["type"] == "returned")
+        .collect()
+}
+
+#[test]
+fn what_was_not_read_comes_back_to_those_who_can_read_it() {
+    let mut harness = Harness::new();
+    let alice = harness.runs("alice");
+    harness.runs("bob");
+    let carol = harness.runs("carol");
+    harness.request_shutdown("carol", Some(0.0));
+    harness.advance(0);
+    harness.request_shutdown("alice", None);
+    assert!(
+        harness.member("carol").ending.is_some(),
+        "she is being ended"
+    );
+    let senders = ["user", "lead", "bob", "carol", "alice", "dave"];
+    let mail: Vec<_> = (1..)
+        .zip(senders)
+        .map(|(id, from)| unread(id, from))
+        .collect();
+    let record = ends_with_mail(&mut harness, &alice, &mail);
+    assert_eq!(record.not_returned, 3);
+    let exit = harness.member("alice").exit.clone().unwrap();
+    assert_eq!((exit.returned, exit.returned_up_to), (3, Some(exit.inbox)));
+    let back = coming_back(record);
+    let summary: Vec<_> = back
+        .iter()
+        .map(|(owner, it)| {
+            let text = |field: &str| it[field].as_str().unwrap().to_owned();
+            (owner.to_string(), text("to"), text("text"), text("why"))
+        })
+        .collect();
+    let expected = [
+        ("lead", "user", "text 1"),
+        ("lead", "lead", "text 2"),
+        ("bob", "bob", "text 3"),
+    ]
+    .map(|(owner, to, text)| {
+        let why = "crashed".to_owned();
+        (owner.to_owned(), to.to_owned(), text.to_owned(), why)
+    });
+    assert_eq!(summary, expected);
+    let first = &back[0].1;
+    let id = returned_id(Uuid::from_u128(1), &name("alice"));
+    assert_eq!(first["id"], id.to_string());
+    assert_eq!(first["message_id"], Uuid::from_u128(1).to_string());
+    assert_eq!(
+        (&first["name"], &first["from"]),
+        (&"alice".into(), &"teamd".into())
+    );
+    let content = first["content"].as_str().unwrap();
+    assert!(
+        content.contains("text 1") && content.contains("spawn alice --resume"),
+        "{content}"
+    );
+    ends_with_mail(&mut harness, &carol, &[]);
+}
+
+#[test]
+fn nothing_comes_back_from_one_that_is_restarted_and_from_the_lead() {
+    let mut harness = Harness::new();
+    let alice = harness.runs("alice");
+    let record = ends_with_mail(&mut harness, &alice, &[unread(1, "user")]);
+    assert_eq!(
+        (record.ended_incarnation, record.not_returned),
+        (Some(1), 0)
+    );
+    assert_eq!(coming_back(record), []);
+    let exit = harness.member("alice").exit.clone().unwrap();
+    assert_eq!((exit.returned, exit.returned_up_to), (0, None));
+    let lead = harness.runs("lead");
+    harness.request_shutdown("lead", None);
+    let record = ends_with_mail(&mut harness, &lead, &[unread(1, "user")]);
+    assert_eq!(coming_back(record), []);
 }

@@ -385,6 +385,7 @@ fn an_id_that_is_drawn_twice_is_given_once() {
         rules: harness.rules,
         places: &harness.places,
         prepared: None,
+        sent_since: &[],
     };
     let stopped = decide(&view, &Event::Terminate, &mut Doubled(3));
     let ids: Vec<_> = stopped

@@ -2,10 +2,14 @@
 
 use teamd_shared::checkout::Checkout;
 use teamd_shared::control::{Command, Done, RefusalCode, SpawnOrder, ToWorker};
+use teamd_shared::inbox::UnreadMail;
 use teamd_shared::job::JobReport;
 use teamd_shared::journal::{MemberEvent, Record};
 use teamd_shared::member::{Gate, Phase, Restart, TermsPatch};
+use teamd_shared::message::Body;
+use teamd_shared::name::Name;
 use teamd_shared::position::Position;
+use uuid::Uuid;
 
 use super::super::harness::{
     CLIENT, Harness, environment, incarnation, name, never_restarted, next_id, order, refusal,
@@ -14,6 +18,7 @@ use super::super::harness::{
 use crate::core::caller::Actor;
 use crate::core::event::{Action, Event, Until};
 use crate::core::job::SpawnFacts;
+use crate::core::notices::messages;
 use crate::core::waiters::Waiters;
 
 #[test]
@@ -108,7 +113,7 @@ fn a_spawn_that_makes_no_sense_is_refused_and_changes_nothing() {
     let cases = [
         (
             SpawnOrder {
-                name: teamd_shared::name::Name::lead(),
+                name: Name::lead(),
                 terms: planning,
                 ..order("bob")
             },
@@ -349,9 +354,22 @@ fn only_an_ended_member_is_forgotten_and_its_name_is_free_once_its_files_are_mov
     let id = harness.request_shutdown("alice", Some(0.0));
     harness.advance(0);
     harness.ends(&alice);
+    harness.sent_since = vec![UnreadMail {
+        id: Uuid::from_u128(1),
+        from: "user".to_owned(),
+        text: "queued".to_owned(),
+    }];
     let Ok(Done::Forgotten { files }) = harness.ask(forget()) else {
         panic!("it was not forgotten")
     };
+    let line = harness.team.undone.back().unwrap();
+    let (to, back) = messages(line).remove(0);
+    assert_eq!((to, back.to.as_deref()), (Name::lead(), Some("user")));
+    let Body::Returned { why, text, .. } = &back.body else {
+        panic!("{back:?}")
+    };
+    assert_eq!((why.as_str(), text.as_str()), ("forgotten", "queued"));
+    assert!(!back.content.contains("--resume"), "{}", back.content);
     assert!(
         files
             .iter()

@@ -35,6 +35,7 @@ fn normalised(team: &Team, inbox: &str) -> Vec<String> {
     let raw = std::fs::read_to_string(team.path(&format!("inbox/{inbox}.jsonl"))).unwrap();
     let blanks = [
         ("id", "\"ID\""),
+        ("message_id", "\"ID\""),
         ("request_id", "\"REQUEST\""),
         ("timestamp", "TIME"),
         ("at", "TIME"),
@@ -93,7 +94,10 @@ fn every_type_is_written_as_the_protocol_says() {
     team.teamctl(["request-plan", "alice", "what next?"]).ok();
     team.until_finished("alice", 4);
     team.shutdown("alice", &[], 0);
-    let lines = [normalised(&team, "alice"), normalised(&team, "lead")].concat();
+    let to_alice = normalised(&team, "alice");
+    team.teamctl(["send", "alice", "--queue", "too late"]).ok();
+    team.teamctl(["forget", "alice"]).ok();
+    let lines = [to_alice, normalised(&team, "lead")].concat();
     same_lines(&lines, WRITTEN);
 }
 

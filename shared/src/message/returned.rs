@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 use uuid::{Builder, Uuid};
 
-use super::{Body, Message, USER};
+use super::{Body, Message, RUNTIME, USER};
 use crate::name::Name;
 
 impl Message {
@@ -14,7 +14,8 @@ impl Message {
     pub fn can_come_back(&self, reader: &Name) -> bool {
         let is_mail = self.body == Body::Message && self.id.is_some();
         let is_known = self.from == USER || Name::of_inbox(&self.from).is_ok();
-        is_mail && is_known && self.from != reader.as_str()
+        let is_own = [reader.as_str(), RUNTIME].contains(&self.from.as_str());
+        is_mail && is_known && !is_own
     }
 }
 

@@ -8,7 +8,7 @@ use teamd_shared::journal::{
     Line, MemberEvent, MemberRecord, Notice, Record, RejectedLine, RequestRecord, ReturnedMail,
     TaskRecord, quote,
 };
-use teamd_shared::member::Ending;
+use teamd_shared::member::{Ending, MemberStatus};
 use teamd_shared::message::{ASKED_BY, Body, LEAD, Message, TEAMD};
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request, Status};
@@ -216,20 +216,27 @@ fn of_member(record: &MemberRecord, seq: u64) -> Option<(&'static str, Body, Str
 /// Makes the message by which a message comes back to its sender.
 fn returned(record: &MemberRecord, mail: &ReturnedMail, at: f64) -> Message {
     let name = record.member.name.to_string();
-    let why = if record.event == MemberEvent::Forgotten {
+    let is_forgotten = record.event == MemberEvent::Forgotten;
+    let status = record.member.phase.ended_as();
+    let why = if is_forgotten {
         "forgotten"
     } else {
-        record.member.phase.ended_as().as_str()
+        status.as_str()
+    };
+    let how = match status {
+        _ if is_forgotten => "was forgotten",
+        MemberStatus::Shutdown => "has shut down",
+        MemberStatus::Killed => "was killed",
+        _ => "crashed",
     };
     // Nothing reads it by itself any more. A person can let it be read after all.
-    let resume = if record.event == MemberEvent::Forgotten {
+    let resume = if is_forgotten {
         String::new()
     } else {
         format!(" (only `teamctl spawn {name} --resume` still lets {name} read it)")
     };
     let text = &mail.text;
-    let content =
-        format!("{name} had not read this when it ended, and it comes back{resume}: {text}");
+    let content = format!("{name} {how} and had not read this{resume}: {text}");
     let body = Body::Returned {
         message_id: Some(mail.message_id),
         name,

@@ -180,8 +180,8 @@ pub struct Submission {
     /// What was checked: the commit, merged with the integration branch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub merged: Option<Merged>,
-    /// Whether its check has failed because the kernel killed a process for lack of memory. The
-    /// first time that does not count as an attempt.
+    /// Whether its check has failed because the kernel killed a process for lack of memory, and has
+    /// not passed since. The first time that does not count as an attempt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub starved: bool,
     /// Whether it is approved; a new merge does not change that.

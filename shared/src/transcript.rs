@@ -22,6 +22,7 @@ use crate::fs::end_of_last_line;
 use crate::id::RequestId;
 use crate::image::Image;
 use crate::json;
+use crate::machine::memory::MemoryKill;
 use crate::message::{IdleReason, Message};
 use crate::name::Name;
 use crate::position::Position;
@@ -170,6 +171,10 @@ pub enum Event {
         /// The images that belong to it: `content` has a text in the place of each.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         images: Vec<Image>,
+        /// Whether the kernel has killed something of it for memory. Entries of before this was
+        /// recorded say nothing of it: there it is a text in `content` alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        killed_for_memory: Option<MemoryKill>,
     },
     /// A piece of work ended; the notification to the lead follows, under this id.
     Idle {
@@ -493,6 +498,31 @@ mod tests {
             assert_eq!(written.get("length").is_some(), length.is_some());
             assert_eq!(serde_json::from_value::<Event>(written).unwrap(), answer);
         }
+    }
+
+    #[test]
+    fn what_was_killed_for_memory_is_recorded_and_an_earlier_result_says_nothing_of_it() {
+        let of = |killed_for_memory| Event::Result {
+            tool_use_id: "c1".to_owned(),
+            content: "[exit code 137; killed for memory: the kernel]".to_owned(),
+            is_error: true,
+            images: Vec::new(),
+            killed_for_memory,
+        };
+        for (kill, word) in [
+            (MemoryKill::Certain, "certain"),
+            (MemoryKill::Probable, "probable"),
+        ] {
+            let written = serde_json::to_value(of(Some(kill))).unwrap();
+            assert_eq!(written["killed_for_memory"], word);
+            assert_eq!(
+                serde_json::from_value::<Event>(written).unwrap(),
+                of(Some(kill))
+            );
+        }
+        let earlier = serde_json::to_value(of(None)).unwrap();
+        assert!(earlier.get("killed_for_memory").is_none(), "{earlier}");
+        assert_eq!(serde_json::from_value::<Event>(earlier).unwrap(), of(None));
     }
 
     #[test]

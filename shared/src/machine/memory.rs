@@ -3,6 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::cgroup::CgroupPlace;
 
 /// Where the kernel says how long processes waited for memory.
@@ -101,6 +104,16 @@ pub fn kills(cgroup: Option<&Path>) -> Kills {
         count: field_of(&text, "oom_kill").unwrap_or_default(),
         is_own: false,
     }
+}
+
+/// How sure it is that the kernel has killed something of a command for memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryKill {
+    /// It has: in the cgroup of the command.
+    Certain,
+    /// It has killed on this machine while something of the command was killed.
+    Probable,
 }
 
 /// How often the kernel has killed for memory.

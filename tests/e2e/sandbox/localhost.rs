@@ -324,6 +324,31 @@ fn a_browser_that_has_the_key_sees_what_a_teammate_serves_and_no_other_does() {
     assert!(code(&bob.as_browser("/", "x")) == "401");
 }
 
+/// A server that is started again is at the address that the browser has, also where its teammate
+/// was. Meanwhile nothing of another one is there.
+#[test]
+fn an_address_goes_on_with_the_next_incarnation() {
+    let Some(team) = serving("false", &["alice"]) else {
+        return;
+    };
+    let served = Served::of(&team, &["alice", "3000"]);
+    let (_, key) = served.url.split_once("/?").unwrap();
+    let begun = served.as_browser(&format!("/?{key}"), "");
+    let (_, cookie) = begun.split_once("set-cookie: ").unwrap();
+    let cookie = cookie.split(';').next().unwrap();
+    let seen = || served.as_browser("/", cookie);
+    assert!(seen().contains("alice asked as"), "{}", seen());
+    team.shutdown("alice", &["--force"], 0);
+    let gone = seen();
+    assert_eq!(code(&gone), "502", "{gone}");
+    assert!(gone.contains("alice is not running"), "{gone}");
+    team.teamctl(["spawn", "alice", "--resume"]).ok();
+    let serves = python(&team, "serves.py", SERVES).unwrap();
+    serve(&team, "alice", &serves);
+    let again = seen();
+    assert!(again.contains("alice asked as"), "{again}");
+}
+
 #[test]
 fn what_cannot_have_a_localhost_of_its_own_is_refused_with_the_next_step() {
     let Some(team) = With::All.team(&[]) else {

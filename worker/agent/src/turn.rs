@@ -322,17 +322,7 @@ impl<T: Tools> Session<T> {
             .background(self.dispatcher.toolbox.has_background());
         if let Some(ended) = self.dispatcher.state.work.calls.front() {
             let tool_use_id = ended.id.clone();
-            let Outcome {
-                content,
-                is_error,
-                images,
-            } = outcome;
-            self.record(Event::Result {
-                tool_use_id,
-                content,
-                is_error,
-                images,
-            })?;
+            self.record(outcome.into_result(tool_use_id))?;
         }
         // What has arrived reaches the model with this result, whenever the watch may say so.
         self.dispatcher.fetch();

@@ -27,7 +27,7 @@ use uuid::Uuid;
 use crate::at::At;
 use crate::cut::{CUT_CALL, CutAnswers};
 use crate::tool_use::ToolUse;
-use crate::tools::{Action, AfterCrash, Call, Caller, Grant, IN_DOUBT, KILLED, TeamAction};
+use crate::tools::{Action, AfterCrash, Call, Caller, Grant, IN_DOUBT, Outcome, TeamAction};
 
 /// The result of a call that had not begun when its worker ended.
 const NOT_BEGUN: &str = "not run: the worker was restarted before it";
@@ -231,6 +231,7 @@ impl WorkProgress {
                 tool_use_id,
                 content,
                 is_error,
+                killed_for_memory,
                 ..
             } => {
                 if !is_error || content.contains(IN_DOUBT) {
@@ -244,7 +245,7 @@ impl WorkProgress {
                     .front()
                     .is_some_and(|call| call.id != *tool_use_id);
                 self.calls.retain(|call| call.id != *tool_use_id);
-                self.memory.killed = *is_error && tells_of_kill(content);
+                self.memory.killed = killed_for_memory.is_some();
                 if !is_beside {
                     self.memory.held = false;
                     self.end_subagent();
@@ -407,24 +408,13 @@ impl WorkProgress {
                 NOT_BEGUN.to_owned()
             };
             let tool_use_id = call.id.clone();
-            lost.push(Event::Result {
-                tool_use_id,
-                content,
-                is_error: true,
-                images: Vec::new(),
-            });
+            lost.push(Outcome::error(content).into_result(tool_use_id));
         }
         lost
     }
 }
 
 /// Returns why a piece of work came to nothing, in a few words; empty if it did not.
-/// Tells whether the note behind the output of a command says that it was killed for memory.
-fn tells_of_kill(content: &str) -> bool {
-    let last = content.lines().next_back().unwrap_or_default();
-    last.starts_with('[') && last.contains(KILLED)
-}
-
 fn trouble(reason: IdleReason, told: &str) -> String {
     let first = told.lines().map(str::trim).find(|line| !line.is_empty());
     // The lead gets to read what to do about it; here is only room for what it is.
@@ -447,12 +437,7 @@ fn trouble(reason: IdleReason, told: &str) -> String {
 
 /// Returns the result of a call of an answer that was cut.
 fn cut_call(call: &ToolUse) -> Event {
-    Event::Result {
-        tool_use_id: call.id.clone(),
-        content: CUT_CALL.to_owned(),
-        is_error: true,
-        images: Vec::new(),
-    }
+    Outcome::error(CUT_CALL).into_result(call.id.clone())
 }
 
 /// Returns what the lead gets to read of an answer that ends the work.

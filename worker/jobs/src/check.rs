@@ -21,7 +21,6 @@ use teamd_shared::user_config::UserConfig;
 
 use crate::JobSetting;
 use teamd_worker_core::state::waits_for_memory;
-use teamd_worker_core::tools::KILLED;
 use teamd_worker_sandbox::run::{
     AdmissionKind, AdmissionTicket, GOOD_END, LiveLog, OutputReader, Runner, RunnerConfig,
 };
@@ -169,10 +168,10 @@ pub(crate) async fn commands(
             exit: ran.exit,
             how,
             output: end_of(&ran.output),
+            starved: ran.killed_for_memory.is_some(),
             ..report
         };
         if ran.exit != Some(0) {
-            report.starved = report.how.contains(KILLED);
             break;
         }
     }

@@ -142,6 +142,7 @@ impl ModelConversation {
                 content,
                 is_error,
                 images,
+                ..
             } => self.result(tool_use_id, content, *is_error, images),
             Event::Compacted { summary, kept, .. } => self.cut(summary, *kept),
             // The incarnation has given up its work.

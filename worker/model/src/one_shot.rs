@@ -242,6 +242,7 @@ mod tests {
             content: content.to_owned(),
             is_error,
             images: Vec::new(),
+            killed_for_memory: None,
         }
     }
 

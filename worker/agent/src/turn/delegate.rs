@@ -205,18 +205,7 @@ impl<T: Tools> Session<T> {
         outcome: Outcome,
     ) -> Result<Step, TranscriptError> {
         self.as_mind(delegating);
-        let Outcome {
-            content,
-            is_error,
-            images,
-        } = outcome;
-        let result = Event::Result {
-            tool_use_id: id,
-            content,
-            is_error,
-            images,
-        };
-        self.record_of_subagent(delegating, result)?;
+        self.record_of_subagent(delegating, outcome.into_result(id))?;
         Ok(Step::GoesOn)
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use teamd_shared::control::PlanVerdict;
+use teamd_shared::machine::memory::MemoryKill;
 use teamd_shared::member::Doing;
 use teamd_shared::message::IdleReason;
 use teamd_shared::name::Name;
@@ -16,6 +17,7 @@ use teamd_shared::transcript::{Block, Event, Usage};
 use uuid::Uuid;
 
 use super::*;
+use crate::tools::Outcome;
 
 const NOW: Duration = Duration::from_secs(100);
 /// The decision time of the shutdowns here.
@@ -163,6 +165,7 @@ impl State {
             content: String::new(),
             is_error: false,
             images: Vec::new(),
+            killed_for_memory: None,
         });
     }
 
@@ -836,17 +839,20 @@ fn what_ends_a_wait_for_memory() {
 #[test]
 fn a_command_that_was_killed_for_memory_is_seen_until_the_next_one_ends() {
     let mut state = at(At::Call);
-    let ends = |content: &str| Event::Result {
-        tool_use_id: "0".to_owned(),
-        content: content.to_owned(),
-        is_error: true,
-        images: Vec::new(),
+    let ends = |content: &str, killed_for_memory| {
+        let outcome = Outcome {
+            killed_for_memory,
+            ..Outcome::error(content)
+        };
+        outcome.into_result("0".to_owned())
     };
-    state.follow(&ends("[exit code 137; killed for memory: the kernel]"));
-    let activity = state.report(false).activity;
-    assert!(activity.contains("killed for memory"), "{activity}");
-    // What a command prints itself says nothing.
-    state.follow(&ends("killed for memory\n[exit code 1]"));
+    for kill in [MemoryKill::Certain, MemoryKill::Probable] {
+        state.follow(&ends("[exit code 137]", Some(kill)));
+        let activity = state.report(false).activity;
+        assert!(activity.contains("killed for memory"), "{activity}");
+    }
+    // What it prints says nothing.
+    state.follow(&ends("[exit code 1; killed for memory: no]", None));
     let activity = state.report(false).activity;
     assert!(!activity.contains("killed for memory"), "{activity}");
 }

@@ -24,12 +24,14 @@ mod write_file;
 use teamd_shared::control::TaskOrder;
 use teamd_shared::id::RequestId;
 use teamd_shared::image::Image;
+use teamd_shared::machine::memory::MemoryKill;
 use teamd_shared::member::Gate;
 use teamd_shared::message::ALL;
 use teamd_shared::todo::TodoList;
 use teamd_shared::tools::{
     AnswerPlan, Remember, RequestPlan, SendMessage, ShutdownRequest, SpawnTeammate, TaskAction,
 };
+use teamd_shared::transcript::Event;
 
 pub use bash::Bash;
 pub use delegate::Delegate;
@@ -50,9 +52,6 @@ pub use write_file::WriteFile;
 /// What a result says of a call about the team of which it is not known whether it was carried out.
 /// Each such result is made with these words: what the call may have given away counts by them.
 pub const IN_DOUBT: &str = "may have been carried out";
-
-/// What the result of a call says that the kernel has killed for memory.
-pub const KILLED: &str = "killed for memory";
 
 /// One call of a tool, as it was read.
 #[derive(Debug, Clone, PartialEq)]
@@ -222,6 +221,8 @@ pub struct Outcome {
     pub is_error: bool,
     /// The images that belong to it: the text has a word in the place of each.
     pub images: Vec<Image>,
+    /// Whether the kernel has killed something of it for memory.
+    pub killed_for_memory: Option<MemoryKill>,
 }
 
 impl Outcome {
@@ -231,6 +232,7 @@ impl Outcome {
             content: content.into(),
             is_error: false,
             images: Vec::new(),
+            killed_for_memory: None,
         }
     }
 
@@ -240,6 +242,18 @@ impl Outcome {
             content: content.into(),
             is_error: true,
             images: Vec::new(),
+            killed_for_memory: None,
+        }
+    }
+
+    /// Returns what is recorded of the end of this call.
+    pub fn into_result(self, tool_use_id: String) -> Event {
+        Event::Result {
+            tool_use_id,
+            content: self.content,
+            is_error: self.is_error,
+            images: self.images,
+            killed_for_memory: self.killed_for_memory,
         }
     }
 }

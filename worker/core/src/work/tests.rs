@@ -58,6 +58,7 @@ fn result(id: &str) -> Event {
         content: String::new(),
         is_error: false,
         images: Vec::new(),
+        killed_for_memory: None,
     }
 }
 
@@ -517,6 +518,7 @@ fn what_a_spawn_gives_to_a_teammate_counts_even_if_nothing_says_that_it_has_run(
         content: content.to_owned(),
         is_error,
         images: Vec::new(),
+        killed_for_memory: None,
     };
     let granted = |events: &[Event]| replayed_of(Name::lead(), events).granted.tokens;
     let begins = begins(Some("go"));
@@ -575,6 +577,7 @@ fn the_steps_are_those_of_the_last_call_that_was_carried_out() {
         content: "no".to_owned(),
         is_error: true,
         images: Vec::new(),
+        killed_for_memory: None,
     };
     let all = [
         begins(Some("go")),

@@ -38,6 +38,7 @@ fn long(steps: usize) -> ModelConversation {
             content,
             is_error: false,
             images: Vec::new(),
+            killed_for_memory: None,
         });
     }
     conversation
@@ -187,6 +188,7 @@ fn task_plan_and_shutdown_are_kept_word_for_word_whatever_the_model_wrote() {
         content: verdict,
         is_error: false,
         images: Vec::new(),
+        killed_for_memory: None,
     });
     conversation.observe(&Event::Asked {
         request_id: RequestId::new("a1b2").unwrap(),
@@ -234,6 +236,7 @@ fn a_summary_quotes_the_steps_that_were_written_down() {
         content: String::new(),
         is_error,
         images: Vec::new(),
+        killed_for_memory: None,
     };
     for (id, step, is_error) in [("a", "port it", false), ("b", "too much", true)] {
         conversation.observe(&writes(id, step));

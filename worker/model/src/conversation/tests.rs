@@ -68,6 +68,7 @@ fn result(id: &str, content: &str, is_error: bool) -> Event {
         content: content.to_owned(),
         is_error,
         images: Vec::new(),
+        killed_for_memory: None,
     }
 }
 
@@ -562,6 +563,7 @@ fn a_prompt_has_so_many_images_and_what_was_sent_is_sent_again() {
             content: "[image: png, 3B]".to_owned(),
             is_error: false,
             images: vec![image.clone(); 4],
+            killed_for_memory: None,
         });
     }
     let turns = conversation.turns();

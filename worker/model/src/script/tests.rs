@@ -85,6 +85,7 @@ impl Talk {
             content: content.to_owned(),
             is_error: false,
             images: Vec::new(),
+            killed_for_memory: None,
         });
     }
 

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+use teamd_shared::machine::memory::MemoryKill;
 use teamd_shared::member::Bounds;
 use teamd_worker_core::tools::Outcome;
 use tokio::io::AsyncReadExt;
@@ -14,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::GOOD_END;
 use super::agent_gate::AgentGate;
-use super::killer::Killer;
+use super::killer::{self, Killer};
 use super::live_log::LiveLog;
 use super::output::KeptOutput;
 use super::piped::Piped;
@@ -51,8 +52,19 @@ pub struct Ran {
     pub output: String,
     /// What is to be said of a bad end. Fits behind the command.
     pub failure: Option<String>,
+    /// Whether the kernel has killed something of it for memory.
+    pub killed_for_memory: Option<MemoryKill>,
     /// Whether it could not be started or watched: that says nothing of it.
     pub is_fault: bool,
+}
+
+/// A bad end of a command.
+#[derive(Debug)]
+struct Failure {
+    /// What is to be said of it. Fits behind the command.
+    how: String,
+    /// Whether the kernel has killed something of the command for memory.
+    killed_for_memory: Option<MemoryKill>,
 }
 
 /// A command in the foreground.
@@ -176,7 +188,7 @@ impl Foreground {
         let output = self.take_output();
         let failure = self.failure(&report, &output);
         if let Some(log) = self.log.take() {
-            log.end(failure.as_deref().unwrap_or(GOOD_END));
+            log.end(failure.as_ref().map_or(GOOD_END, |it| &it.how));
         }
         let is_fault = report.cause == ExitCause::Failed;
         Ran {
@@ -186,7 +198,8 @@ impl Foreground {
                 None
             },
             output,
-            failure,
+            killed_for_memory: failure.as_ref().and_then(|it| it.killed_for_memory),
+            failure: failure.map(|it| it.how),
             is_fault,
         }
     }
@@ -205,16 +218,16 @@ impl Foreground {
         if let Some(failure) = &mut failure
             && let Some(errors) = self.errors.take()
         {
-            failure.push_str(&end_of(&errors));
+            failure.how.push_str(&end_of(&errors));
         }
         if let Some(log) = self.log.take() {
-            log.end(failure.as_deref().unwrap_or(GOOD_END));
+            log.end(failure.as_ref().map_or(GOOD_END, |it| &it.how));
         }
         let mut content = match &failure {
             None if text.trim().is_empty() => "(no output)".to_owned(),
             _ => text.to_owned(),
         };
-        for note in failure.iter().chain(&report.notes) {
+        for note in failure.iter().map(|it| &it.how).chain(&report.notes) {
             let line = if content.is_empty() { "" } else { "\n" };
             content.push_str(&format!("{line}[{note}]"));
         }
@@ -224,6 +237,7 @@ impl Foreground {
             content,
             is_error: failure.is_some(),
             images: Vec::new(),
+            killed_for_memory: failure.and_then(|it| it.killed_for_memory),
         }
     }
 
@@ -235,30 +249,48 @@ impl Foreground {
     }
 
     /// Returns how the command ended, unless that was a good end by itself.
-    fn failure(&self, report: &Report, output: &str) -> Option<String> {
+    fn failure(&self, report: &Report, output: &str) -> Option<Failure> {
+        if report.error.is_none() && report.cause == ExitCause::Exited {
+            return self.exit_failure(report, output);
+        }
+        Some(Failure {
+            how: self.how_it_was_ended(report),
+            killed_for_memory: None,
+        })
+    }
+
+    /// Returns how the command ended that has exited, unless that was a good end.
+    fn exit_failure(&self, report: &Report, output: &str) -> Option<Failure> {
+        let how = how_it_exited(report)?;
+        let end = (report.code, report.signal);
+        let killed = self.killer.as_ref().and_then(|it| it.killed(end, output));
+        let told = killed.map(|kill| killer::told(kill).to_owned());
+        let reached = bounds::reached(&self.bounds, end, output);
+        let parts = [Some(how), told, reached];
+        Some(Failure {
+            how: parts.into_iter().flatten().collect::<Vec<_>>().join("; "),
+            killed_for_memory: killed,
+        })
+    }
+
+    /// Returns what ended the command, if it was not itself.
+    fn how_it_was_ended(&self, report: &Report) -> String {
         match (report.cause, &report.error, &self.cancelled) {
-            (_, Some(error), _) => Some(error.clone()),
-            (ExitCause::Exited, ..) => {
-                let how = how_it_exited(report)?;
-                let end = (report.code, report.signal);
-                let killed = self.killer.as_ref().and_then(|it| it.killed(end, output));
-                let reached = bounds::reached(&self.bounds, end, output);
-                let parts = [Some(how), killed, reached];
-                Some(parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
-            }
-            (_, _, Some(why)) => Some(why.clone()),
-            (ExitCause::GateClosed, ..) => Some(GATE_CLOSED.to_owned()),
-            _ if self.command.shim.is_ended_by_gate() => Some(GATE_CLOSED.to_owned()),
-            (ExitCause::TooMany, ..) => Some(format!(
+            (_, Some(error), _) => error.clone(),
+            (_, _, Some(why)) => why.clone(),
+            (ExitCause::GateClosed, ..) => GATE_CLOSED.to_owned(),
+            _ if self.command.shim.is_ended_by_gate() => GATE_CLOSED.to_owned(),
+            (ExitCause::TooMany, ..) => format!(
                 "it had more than {} processes at once, which is its limit; everything it had started was ended",
                 self.bounds.max_procs.unwrap_or_default()
-            )),
-            (ExitCause::TimedOut, ..) => Some(self.timed_out()),
-            _ if self.command.shim.is_asked() => Some(self.timed_out()),
-            (ExitCause::ShimLost, ..) => Some("the shim of this command was killed".to_owned()),
-            (ExitCause::Lifeline | ExitCause::Signalled | ExitCause::Failed, ..) => {
-                Some("the shim of this command was told to end it".to_owned())
-            }
+            ),
+            (ExitCause::TimedOut, ..) => self.timed_out(),
+            _ if self.command.shim.is_asked() => self.timed_out(),
+            (ExitCause::ShimLost, ..) => "the shim of this command was killed".to_owned(),
+            (
+                ExitCause::Exited | ExitCause::Lifeline | ExitCause::Signalled | ExitCause::Failed,
+                ..,
+            ) => "the shim of this command was told to end it".to_owned(),
         }
     }
 }

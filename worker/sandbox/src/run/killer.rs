@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
-use teamd_shared::machine::memory::{Kills, kills};
-use teamd_worker_core::tools::KILLED;
+use teamd_shared::machine::memory::{Kills, MemoryKill, kills};
 
 use crate::bounds::is_ended_by;
 
@@ -32,7 +31,7 @@ impl Killer {
         &self,
         (code, signal): (Option<i32>, Option<i32>),
         output: &str,
-    ) -> Option<String> {
+    ) -> Option<MemoryKill> {
         let was_killed = is_ended_by(Signal::SIGKILL, code, signal)
             || SAID.iter().any(|words| output.contains(words));
         // Most commands that fail are not looked at any further.
@@ -44,10 +43,20 @@ impl Killer {
             return None;
         }
         Some(if now.is_own {
-            format!("{KILLED}: the kernel ended a process of this teammate")
+            MemoryKill::Certain
         } else {
-            format!("probably {KILLED}: the kernel ended a process of this machine meanwhile")
+            MemoryKill::Probable
         })
+    }
+}
+
+/// Says it behind a command.
+pub(super) fn told(kill: MemoryKill) -> &'static str {
+    match kill {
+        MemoryKill::Certain => "killed for memory: the kernel ended a process of this teammate",
+        MemoryKill::Probable => {
+            "probably killed for memory: the kernel ended a process of this machine meanwhile"
+        }
     }
 }
 
@@ -71,8 +80,7 @@ mod tests {
         kills(2);
         // Also where a shell has handed on that its own process was killed.
         for end in [(None, Some(9)), (Some(137), None), (Some(2), None)] {
-            let told = killed(&killer, end, "").unwrap();
-            assert!(told.starts_with("killed for memory: the kernel"), "{told}");
+            assert_eq!(killed(&killer, end, ""), Some(MemoryKill::Certain));
         }
         let on_machine = Killer {
             cgroup: None,

@@ -46,6 +46,7 @@ pub(super) fn outcome_of(result: CallToolResult) -> Outcome {
         content,
         is_error: result.is_error.unwrap_or(false),
         images,
+        killed_for_memory: None,
     }
 }
 

@@ -210,6 +210,7 @@ fn two_pieces_of_work() -> Vec<Event> {
             content: "done".to_owned(),
             is_error: false,
             images: Vec::new(),
+            killed_for_memory: None,
         },
         Event::Charged {
             usage: COST,

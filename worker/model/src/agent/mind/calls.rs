@@ -116,12 +116,7 @@ impl AgentCalls {
             }
             let outcome = self.take_outcome(&id);
             if let Some(outcome) = outcome.or_else(|| otherwise.map(Outcome::error)) {
-                return Some(Event::Result {
-                    tool_use_id: id,
-                    content: outcome.content,
-                    is_error: outcome.is_error,
-                    images: outcome.images,
-                });
+                return Some(outcome.into_result(id));
             }
         }
         None

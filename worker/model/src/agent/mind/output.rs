@@ -171,6 +171,7 @@ impl AgentMind {
                     content: content.clone(),
                     is_error: *is_error,
                     images: Vec::new(),
+                    killed_for_memory: None,
                 };
                 self.calls.add_outcome(id.clone(), outcome);
             }

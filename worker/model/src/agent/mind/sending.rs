@@ -66,6 +66,7 @@ impl AgentMind {
                 content,
                 is_error,
                 images,
+                ..
             } => self.result_recorded(tool_use_id, content, *is_error, images),
             Event::Idle {
                 idle_reason,
@@ -93,6 +94,7 @@ impl AgentMind {
                 content: content.to_owned(),
                 is_error,
                 images: images.to_vec(),
+                killed_for_memory: None,
             };
             running.process.send_outcome(id, outcome);
         }

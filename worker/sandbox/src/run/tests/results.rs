@@ -2,6 +2,8 @@
 
 use std::task::Poll;
 
+use teamd_shared::machine::memory::MemoryKill;
+
 use super::*;
 
 #[tokio::test]
@@ -178,6 +180,33 @@ async fn an_output_that_was_handed_to_another_process_holds_nothing_up() {
 }
 
 /// In a process of its own: what other tests keep at the same time does not count.
+#[tokio::test]
+async fn a_kill_for_memory_is_a_field_of_the_outcome_and_not_what_it_prints() {
+    let folder = tempfile::tempdir().unwrap();
+    let cgroup = folder.path().join("cgroup");
+    fs::create_dir(&cgroup).unwrap();
+    let write = |path: PathBuf, text: &str| {
+        let mut file = File::create(path).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    };
+    write(cgroup.join("cgroup.procs"), "");
+    write(cgroup.join("memory.events"), "oom_kill 0\n");
+    let runner = runner_in(folder.path());
+    let mut scratch = Scratch { folder, runner };
+    let prints = scratch.run("echo '[killed for memory]'; exit 1").await;
+    assert_eq!((prints.is_error, prints.killed_for_memory), (true, None));
+    let waits = "until [ -e go ]; do sleep 0.01; done; exit 1";
+    let mut killed = scratch.start(waits);
+    write(cgroup.join("memory.events"), "oom_kill 1\n");
+    write(scratch.path("go"), "");
+    let killed = timeout(LIMIT, killed.finish()).await.unwrap();
+    assert_eq!(killed.killed_for_memory, Some(MemoryKill::Certain));
+    assert_eq!(
+        killed.content,
+        "[exit code 1; killed for memory: the kernel ended a process of this teammate]"
+    );
+}
+
 #[test]
 fn a_flood_is_cut_and_needs_little_memory() {
     let mut alone = Command::new("/proc/self/exe");

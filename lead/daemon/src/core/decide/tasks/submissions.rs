@@ -266,6 +266,10 @@ impl DecisionView<'_> {
             stalled: None,
             ..task.clone()
         };
+        if let Some(submission) = &mut task.submission {
+            // Another merge is checked as any other one: not alone, and once more where it starves.
+            submission.starved = false;
+        }
         let is_approved = task.submission.as_ref().is_some_and(|it| it.approved);
         let Some(_) = reviewer else {
             return self.accepted(&task, ids);

@@ -138,6 +138,45 @@ fn a_check_that_fails_while_the_kernel_kills_for_memory_is_run_once_more_and_the
     }
 }
 
+#[test]
+fn a_check_that_passes_runs_no_longer_alone() {
+    let mut harness = Harness::new();
+    harness.runs("alice");
+    let fields = TaskFields {
+        subject: Some("fix it".to_owned()),
+        check: Some("true".to_owned()),
+        review: Some("person".to_owned()),
+        ..TaskFields::default()
+    };
+    let add = TaskOrder::Add {
+        id: next_id(),
+        tasks: vec![fields],
+        within: false,
+    };
+    assert_eq!(asks(&mut harness, "", add), Ok(()));
+    for order in [TaskOrder::Claim(None), TaskOrder::Submit(1, String::new())] {
+        assert_eq!(asks(&mut harness, "alice", order), Ok(()));
+    }
+    let is_alone = |harness: &Harness| {
+        let submission = harness.team.tasks[&1].submission.as_ref();
+        submission.unwrap().starved
+    };
+    let report = CheckReport {
+        exit: Some(137),
+        starved: true,
+        ..CheckReport::default()
+    };
+    harness.check_ends(1, report.clone());
+    assert!(is_alone(&harness));
+    let passed = CheckReport {
+        exit: Some(0),
+        starved: false,
+        ..report
+    };
+    harness.check_ends(1, passed);
+    assert!(!is_alone(&harness));
+}
+
 /// Whether an owner that goes idle is reminded, after this was asked of the daemon.
 fn is_reminded(asked: Option<Command>) -> bool {
     let mut harness = Harness::new();

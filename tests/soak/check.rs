@@ -366,6 +366,10 @@ fn consumed(soak: &Soak, name: &str) -> Vec<String> {
             continue;
         }
         for message in entry["messages"].as_array().into_iter().flatten() {
+            // What comes back repeats what its reader had sent.
+            if message["type"] == "returned" {
+                continue;
+            }
             let content = message["content"].as_str().unwrap_or_default();
             // That one is told apart by its text: it was sent once for each time that the command
             // ran.

@@ -41,6 +41,8 @@ pub(crate) fn were_told_once(soak: &Soak, name: &str, consumed: &[String]) {
             .unwrap_or_default();
         if entry["type"] == "user"
             && !text.contains("\nrelayed ")
+            // What comes back repeats what its reader had sent.
+            && !text.contains(" had not read this")
             && let Some(mark) = crate::check::mark_in(text)
         {
             *times.entry(mark).or_default() += 1;

@@ -215,7 +215,7 @@ pub struct MemberRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub returned: Vec<ReturnedMail>,
     /// How many more messages could have come back.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "crate::json::is_zero")]
     pub not_returned: u64,
     /// The inbox lines that follow from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
@@ -224,14 +224,6 @@ pub struct MemberRecord {
     /// The line that made this true already.
     #[serde(rename = "because", skip_serializing_if = "Option::is_none")]
     pub derived_from: Option<u64>,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn is_none(count: &u64) -> bool {
-    *count == 0
 }
 
 /// A message that comes back to its sender.

@@ -32,6 +32,11 @@ macro_rules! record {
 }
 pub(crate) use record;
 
+/// Tells whether a number is zero: a record leaves it out.
+pub(crate) fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
+}
+
 /// Reads a record: the one reader of a start, of `lint` and of every command. One that cannot be
 /// read is read again with its whole numbers written without a fraction.
 ///

@@ -123,7 +123,7 @@ pub enum Event {
         /// What it cost.
         usage: Usage,
         /// How many answers of the model began with it.
-        #[serde(default, skip_serializing_if = "is_zero")]
+        #[serde(default, skip_serializing_if = "crate::json::is_zero")]
         model_calls: u32,
     },
     /// The conversation was near the end of the model's window, or a person asked for it: what came
@@ -268,14 +268,6 @@ pub enum Cut {
 
 fn one() -> u32 {
     1
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn is_zero(count: &u32) -> bool {
-    *count == 0
 }
 
 #[expect(

@@ -86,7 +86,7 @@ pub struct Team {
     #[schemars(with = "Vec<Task>")]
     pub tasks: BTreeMap<TaskId, Task>,
     /// The last number that a task was given.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::json::is_zero")]
     pub last_task: TaskId,
     /// The last commands that made tasks, and which: each pair is a first and a last one.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
@@ -183,14 +183,6 @@ fn requests<'de, D: Deserializer<'de>>(
 fn tasks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<TaskId, Task>, D::Error> {
     let tasks = Vec::<Task>::deserialize(deserializer)?.into_iter();
     Ok(tasks.map(|task| (task.id, task)).collect())
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn is_zero(number: &TaskId) -> bool {
-    *number == 0
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -54,7 +54,7 @@ pub struct Exit {
     /// The end of its inbox: a fresh incarnation begins there.
     pub inbox: Position,
     /// How many of the unread messages came back to their senders with this end.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "crate::json::is_zero")]
     pub returned: u64,
     /// Up to here, what could come back has come back: with this end, or with an earlier one of
     /// this member.
@@ -75,12 +75,4 @@ pub struct Exit {
     /// How the daemon knew that no process of it was left; null if it never ran, or if the daemon
     /// does not know.
     pub emptied: Option<Emptied>,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn is_none(count: &u64) -> bool {
-    *count == 0
 }

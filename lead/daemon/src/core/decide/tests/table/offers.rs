@@ -89,14 +89,12 @@ fn a_task_that_owners_let_lie_three_times_waits_for_a_person_and_no_check_has_fa
     assert_eq!(harness.team.tasks[&1].idle_releases, 0);
 }
 
-#[test]
-fn a_check_that_fails_while_the_kernel_kills_for_memory_is_run_once_more_and_then_counts() {
-    let mut harness = Harness::new();
-    harness.runs("alice");
-    let check = Some("true".to_owned());
+/// Adds a task that is done when its check passes, and its reviewer, if there is one, accepts it.
+fn adds_checked_task(harness: &mut Harness, review: Option<&str>) {
     let fields = TaskFields {
         subject: Some("fix it".to_owned()),
-        check,
+        check: Some("true".to_owned()),
+        review: review.map(str::to_owned),
         ..TaskFields::default()
     };
     let add = TaskOrder::Add {
@@ -104,7 +102,14 @@ fn a_check_that_fails_while_the_kernel_kills_for_memory_is_run_once_more_and_the
         tasks: vec![fields],
         within: false,
     };
-    assert_eq!(asks(&mut harness, "", add), Ok(()));
+    assert_eq!(asks(harness, "", add), Ok(()));
+}
+
+#[test]
+fn a_check_that_fails_while_the_kernel_kills_for_memory_is_run_once_more_and_then_counts() {
+    let mut harness = Harness::new();
+    harness.runs("alice");
+    adds_checked_task(&mut harness, None);
     for submission in 1..=2 {
         if submission == 1 {
             assert_eq!(asks(&mut harness, "alice", TaskOrder::Claim(None)), Ok(()));
@@ -142,18 +147,7 @@ fn a_check_that_fails_while_the_kernel_kills_for_memory_is_run_once_more_and_the
 fn a_check_that_passes_runs_no_longer_alone() {
     let mut harness = Harness::new();
     harness.runs("alice");
-    let fields = TaskFields {
-        subject: Some("fix it".to_owned()),
-        check: Some("true".to_owned()),
-        review: Some("person".to_owned()),
-        ..TaskFields::default()
-    };
-    let add = TaskOrder::Add {
-        id: next_id(),
-        tasks: vec![fields],
-        within: false,
-    };
-    assert_eq!(asks(&mut harness, "", add), Ok(()));
+    adds_checked_task(&mut harness, Some("person"));
     for order in [TaskOrder::Claim(None), TaskOrder::Submit(1, String::new())] {
         assert_eq!(asks(&mut harness, "alice", order), Ok(()));
     }

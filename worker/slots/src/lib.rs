@@ -78,7 +78,7 @@ impl Slots {
     /// write; `inside`: its path for the command.
     ///
     /// # Errors
-    /// The system's error, such as that no inotify instance is left.
+    /// The system's error.
     pub fn lease(&self, temp: &Path, inside: &Path) -> io::Result<Lease> {
         Lease::new(self, temp, inside)
     }

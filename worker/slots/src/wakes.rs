@@ -1,7 +1,7 @@
 //! Wake-ups of the leases of a worker: a token was taken or came back, or the pool has changed.
 //!
 //! A wake-up says only that a lease should look. All leases of a worker share one inotify instance,
-//! of which the system grants a user few.
+//! of which the system grants a user few. Where none is left, leases look again and again.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -24,13 +24,17 @@ const PACE: Duration = Duration::from_millis(1);
 /// close one whose watches have just ended, and a next command often follows at once.
 const LINGERS: Duration = Duration::from_secs(2);
 
+/// How often leases look where no instance is left.
+const POLL: Duration = Duration::from_millis(50);
+
 /// How many bytes of events are read at once. What they say is not looked at.
 const EVENTS: usize = 4096;
 
 /// What wakes the leases of a worker.
 #[derive(Debug)]
 pub(crate) struct Wakes {
-    instance: OwnedFd,
+    /// None: leases are woken by time.
+    instance: Option<OwnedFd>,
     woken: watch::Receiver<()>,
     reader: JoinHandle<()>,
     pool: Mutex<PoolWatch>,
@@ -39,7 +43,7 @@ pub(crate) struct Wakes {
 /// The watch of the pool: it lasts as long as a command runs, so that an idle worker sleeps.
 #[derive(Debug, Default)]
 struct PoolWatch {
-    number: i32,
+    number: Option<i32>,
     followers: usize,
 }
 
@@ -47,7 +51,7 @@ struct PoolWatch {
 #[derive(Debug)]
 pub(crate) struct FifoWatched {
     wakes: Arc<Wakes>,
-    number: i32,
+    number: Option<i32>,
 }
 
 /// That a lease follows the pool. Dropped, it no longer does.
@@ -57,12 +61,23 @@ pub(crate) struct PoolFollowed {
 }
 
 impl Wakes {
-    /// Begins to listen. Must be called within the runtime.
+    /// Begins to listen, or to wake by time if no inotify instance is left. Must be called within
+    /// the runtime.
     ///
     /// # Errors
-    /// The system's error, such as that no inotify instance is left.
+    /// The system's error.
     pub(crate) fn new() -> io::Result<Self> {
-        let instance = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        match inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK) {
+            Ok(instance) => Self::by_events(instance),
+            Err(Errno::MFILE) => {
+                tracing::info!("no inotify instance is left: the shares of commands are polled");
+                Ok(Self::by_time())
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn by_events(instance: OwnedFd) -> io::Result<Self> {
         // It is read as a pipe is.
         let events = pipe::Receiver::from_owned_fd_unchecked(instance.try_clone()?)?;
         let (wake, woken) = watch::channel(());
@@ -72,11 +87,28 @@ impl Wakes {
             }
         });
         Ok(Self {
-            instance,
+            instance: Some(instance),
             woken,
             reader,
             pool: Mutex::default(),
         })
+    }
+
+    /// Wakes by time.
+    pub(crate) fn by_time() -> Self {
+        let (wake, woken) = watch::channel(());
+        let reader = tokio::spawn(async move {
+            loop {
+                sleep(POLL).await;
+                wake.send_replace(());
+            }
+        });
+        Self {
+            instance: None,
+            woken,
+            reader,
+            pool: Mutex::default(),
+        }
     }
 
     /// Returns what changes at each wake-up from now on.
@@ -111,15 +143,21 @@ impl Wakes {
         })
     }
 
-    fn watch(&self, file: &impl AsFd, what: WatchFlags) -> io::Result<i32> {
+    fn watch(&self, file: &impl AsFd, what: WatchFlags) -> io::Result<Option<i32>> {
+        let Some(instance) = &self.instance else {
+            return Ok(None);
+        };
         // By its descriptor: a command may have moved or replaced what is at its path.
         let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-        Ok(inotify::add_watch(&self.instance, path, what)?)
+        Ok(Some(inotify::add_watch(instance, path, what)?))
     }
 
-    fn end(&self, number: i32) {
+    fn end(&self, number: Option<i32>) {
+        let (Some(instance), Some(number)) = (&self.instance, number) else {
+            return;
+        };
         // The kernel has ended it if its file is gone.
-        match inotify::remove_watch(&self.instance, number) {
+        match inotify::remove_watch(instance, number) {
             Ok(()) | Err(Errno::INVAL) => {}
             Err(errno) => tracing::debug!("cannot end a watch: {errno}"),
         }

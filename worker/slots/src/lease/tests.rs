@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::*;
+use crate::wakes::Wakes;
 
 /// A command whose programs take tokens.
 struct Command {
@@ -132,6 +134,20 @@ async fn two_builds_share_and_what_one_gives_back_the_other_gets() {
     until_held(&world.slots.pool, 4).await;
     first.serving.abort();
     second.takes(2).await;
+}
+
+#[tokio::test]
+async fn builds_share_where_no_inotify_instance_is_left() {
+    let world = World::new(2);
+    let by_time = Arc::new(Wakes::by_time());
+    *world.slots.wakes.lock().unwrap() = Arc::downgrade(&by_time);
+    let mut first = world.command();
+    first.takes(1).await;
+    let mut second = world.command();
+    until_held(&world.slots.pool, 2).await;
+    second.until_waiting(0).await;
+    first.serving.abort();
+    second.takes(1).await;
 }
 
 #[tokio::test]

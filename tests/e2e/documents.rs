@@ -12,7 +12,7 @@ use crate::support::cgroup::note;
 
 /// How many words the documents below `docs` may have together: a longer one is paid for by
 /// shortening another.
-const MAX_WORDS: usize = 22_680;
+const MAX_WORDS: usize = 18_000;
 /// The moments in which a process can die, each with its test.
 const WINDOWS: &str = "tests/crash/windows.md";
 

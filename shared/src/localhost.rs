@@ -14,6 +14,8 @@ use std::time::Duration;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use rustix::fs::{AtFlags, Mode, chmodat};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
 use crate::name::Name;
 use crate::team_dir::{TeamDir, TeamPath};
@@ -107,11 +109,35 @@ pub fn ports(dir: &TeamDir, name: &Name) -> io::Result<Vec<u16>> {
     asked.set_read_timeout(Some(GLANCE))?;
     let mut bytes = Vec::new();
     asked.take(2 * MOST_PORTS as u64).read_to_end(&mut bytes)?;
+    Ok(ports_in(&bytes))
+}
+
+/// Asks the same without holding the caller up. Must be called within the runtime.
+///
+/// # Errors
+/// As [`ports`].
+pub async fn ports_soon(dir: &TeamDir, name: &Name) -> io::Result<Vec<u16>> {
+    let folder = dir.open_folder(Some("run")).map_err(io::Error::other)?;
+    let at = short_path(&folder, &TeamPath::localhost(name));
+    let asking = async {
+        let mut asked = tokio::net::UnixStream::connect(at).await?;
+        asked
+            .write_all(&LocalhostQuestion::Ports.to_bytes())
+            .await?;
+        let mut bytes = Vec::new();
+        let mut answer = asked.take(2 * MOST_PORTS as u64);
+        answer.read_to_end(&mut bytes).await?;
+        Ok(ports_in(&bytes))
+    };
+    timeout(PATIENCE, asking).await?
+}
+
+fn ports_in(bytes: &[u8]) -> Vec<u16> {
     let pairs = bytes.chunks_exact(2);
-    Ok(pairs
+    pairs
         .filter_map(|pair| pair.try_into().ok())
         .map(u16::from_be_bytes)
-        .collect())
+        .collect()
 }
 
 fn ask(dir: &TeamDir, name: &Name, question: LocalhostQuestion) -> io::Result<UnixStream> {
@@ -222,6 +248,24 @@ mod tests {
         assert_eq!(ports(&dir, &name).unwrap(), [22, 3000]);
         answers.join().unwrap();
         let gone = connect(&dir, &name, port).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_soon_is_answered_as_well() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let name = Name::new("alice").unwrap();
+        let listener = listen(&dir, &name).unwrap();
+        let answers = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let asked = read_question(&mut stream).unwrap();
+            assert_eq!(asked, Some(LocalhostQuestion::Ports));
+            answer_ports(&stream, &[22, 3000]).unwrap();
+        });
+        assert_eq!(ports_soon(&dir, &name).await.unwrap(), [22, 3000]);
+        answers.join().unwrap();
+        let gone = ports_soon(&dir, &name).await.unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::ConnectionRefused);
     }
 

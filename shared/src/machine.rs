@@ -17,7 +17,7 @@ use crate::amount::{parse_memory, parse_seconds, written};
 use crate::effects::KeyEffects;
 use crate::environment::Environment;
 use crate::state::StateDir;
-pub use form::{Form, old_make};
+pub use form::{Form, old_make, old_ninja};
 
 /// The most slots that can be set.
 const MOST: u32 = 1024;
@@ -53,6 +53,9 @@ pub struct MachineSettings {
     /// As if the machine had so much memory, in bytes, and only the commands of teammates used it.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "memory")]
     pub memory: Option<u64>,
+    /// Whether `make` and `ninja` take part in the slots: then a plain `make` runs in parallel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub make: Option<bool>,
 }
 
 /// Whether commands and checks are held back while memory is short.
@@ -108,7 +111,13 @@ impl MachineSettings {
             reserve: self.reserve.or(others.reserve),
             patience: self.patience.or(others.patience),
             memory: self.memory.or(others.memory),
+            make: self.make.or(others.make),
         }
+    }
+
+    /// Tells whether `make` and `ninja` take part in the slots.
+    pub fn tells_make(&self) -> bool {
+        self.make == Some(true)
     }
 
     /// Returns when commands and checks are held back; none if they never are.
@@ -144,6 +153,7 @@ impl MachineSettings {
             reserve: _,
             patience: _,
             memory: _,
+            make: _,
         } = self;
         to.neither([
             "machine.slots",
@@ -151,6 +161,7 @@ impl MachineSettings {
             "machine.reserve",
             "machine.patience",
             "machine.memory",
+            "machine.make",
         ]);
     }
 }
@@ -280,6 +291,17 @@ mod tests {
     }
 
     #[test]
+    fn only_a_person_tells_make() {
+        let read = |text: &str| toml::from_str::<MachineSettings>(text).unwrap();
+        assert!(!read("").tells_make());
+        assert!(read("make = true").tells_make());
+        // What the user says goes first.
+        assert!(!read("make = false").over(read("make = true")).tells_make());
+        assert!(read("slots = 2").over(read("make = true")).tells_make());
+        assert!(toml::from_str::<MachineSettings>("make = 'yes'").is_err());
+    }
+
+    #[test]
     fn commands_are_held_back_unless_that_is_off() {
         let read = |text: &str| toml::from_str::<MachineSettings>(text).map(|it| it.admission());
         let rules = AdmissionRules {
@@ -320,6 +342,7 @@ mod tests {
                 reserve: Some(25),
                 patience: Some(7),
                 memory: Some(1 << 30),
+                make: Some(true),
             };
             let text = serde_json::to_string(&settings).unwrap();
             assert_eq!(

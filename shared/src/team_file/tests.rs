@@ -32,7 +32,7 @@ const ALL_TABLES: [&str; 12] = [
 ];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 79] = [
+const EXAMPLES: [(&str, &str); 80] = [
     ("model", "'script'"),
     ("fallback_model", "'anthropic:x'"),
     ("plan", "true"),
@@ -111,6 +111,7 @@ const EXAMPLES: [(&str, &str); 79] = [
     ("admit", "'off'"),
     ("reserve", "20"),
     ("patience", "'2m'"),
+    ("make", "true"),
     ("modle", "'script'"),
 ];
 

@@ -179,6 +179,32 @@ fn a_user_switches_slots_off_and_on_for_all_their_teams() {
     );
 }
 
+/// `make = true`: a plain `make` takes tokens, too, where none on `PATH` would fail at a path.
+#[test]
+fn make_is_told_where_a_person_wants_it_and_no_old_one_is_there() {
+    for (form, expected, said_by_doctor) in [
+        ("fifo:", "k -s TOLD", "make and ninja too"),
+        (
+            "--jobserver-fds=",
+            "k -s",
+            "`make = true` does nothing here:",
+        ),
+    ] {
+        let team = team_of_two(form).with("MAKEFLAGS", "k -s");
+        team.write("team.toml", "[machine]\nslots = 2\nmake = true\n");
+        let Some(team) = With::All.confine(team, &["--auto"]) else {
+            return;
+        };
+        let told = "echo \"${MAKEFLAGS/$CARGO_MAKEFLAGS/TOLD}\"";
+        assert_eq!(works(&team, &[told]), [expected], "{form}");
+        let check = format!("test \"$({told})\" = '{expected}'");
+        team.teamctl(["task", "add", "x", "--check", &check]).ok();
+        until(&team, 1, "completed");
+        let doctor = team.teamctl(["doctor", "-v"]);
+        assert!(doctor.stdout.contains(said_by_doctor), "{doctor:?}");
+    }
+}
+
 #[test]
 fn a_wrong_number_of_slots_is_refused_where_it_stands() {
     let team = Team::new();

@@ -405,7 +405,9 @@ impl Runner {
         }
         let mut environment = Cow::Borrowed(&config.environment);
         let variables = way.iter().flat_map(|way| way.variables());
-        let of_jobserver = lease.iter().flat_map(|lease| lease.variables());
+        let of_jobserver = lease
+            .iter()
+            .flat_map(|lease| lease.variables(&config.environment));
         for (name, value) in variables.chain(of_jobserver) {
             environment.to_mut().set(name, &value);
         }

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use teamd_shared::environment::Environment;
 use teamd_shared::machine::Form;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -19,6 +20,9 @@ use crate::wakes::{FifoWatched, PoolFollowed};
 
 /// How many steps are taken in one look: for more slots, a token that was put in wakes again.
 const MOST_STEPS: u32 = 64;
+
+/// Where `make` and `ninja` find their jobserver.
+const MAKEFLAGS: &str = "MAKEFLAGS";
 
 /// Tells the FIFOs of one process apart.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -37,6 +41,7 @@ pub struct Lease {
     auth: String,
     slots: u32,
     handed_on: Vec<OwnedFd>,
+    tells_make: bool,
 }
 
 impl Lease {
@@ -70,14 +75,16 @@ impl Lease {
             auth,
             slots: slots.pool.fair_share()?,
             handed_on,
+            tells_make: slots.tells_make,
         };
         lease.settle()?;
         Ok(lease)
     }
 
-    /// Returns the variables that tell a command of its jobserver. `MAKEFLAGS` is none of them: GNU
-    /// make 4.4 would run a plain `make` in parallel, and break what was never written for that.
-    pub fn variables(&self) -> [(&'static str, String); 2] {
+    /// Returns the variables that tell a command with this environment of its jobserver. `MAKEFLAGS`
+    /// is one of them only if a person chose that: GNU make 4.4 then runs a plain `make` in parallel,
+    /// and breaks what was never written for that.
+    pub fn variables(&self, environment: &Environment) -> Vec<(&'static str, String)> {
         let auth = &self.auth;
         let flags = if self.handed_on.is_empty() {
             format!("-j --jobserver-auth={auth}")
@@ -85,10 +92,15 @@ impl Lease {
             // The second name is that of GNU make before 4.2.
             format!("-j --jobserver-fds={auth} --jobserver-auth={auth}")
         };
-        [
-            ("CARGO_MAKEFLAGS", flags),
-            ("TEAM_SLOTS", self.slots.to_string()),
-        ]
+        let mut variables = vec![("TEAM_SLOTS", self.slots.to_string())];
+        if self.tells_make {
+            let mut all = environment.variables();
+            let own = all.find(|(name, _)| name == MAKEFLAGS);
+            let own = own.map(|(_, value)| value.to_string_lossy().into_owned());
+            variables.push((MAKEFLAGS, behind(&own.unwrap_or_default(), &flags)));
+        }
+        variables.push(("CARGO_MAKEFLAGS", flags));
+        variables
     }
 
     /// Returns the numbers of the descriptors that the variables name.
@@ -199,6 +211,16 @@ impl Lease {
         self.member = None;
         Ok(())
     }
+}
+
+/// Puts options behind those of the user, but before what `make` takes for variables.
+fn behind(own: &str, options: &str) -> String {
+    let own = format!(" {own} ");
+    let told = match own.split_once(" -- ") {
+        Some((before, variables)) => format!("{before} {options} -- {variables}"),
+        None => own + options,
+    };
+    told.trim().to_owned()
 }
 
 #[cfg(test)]

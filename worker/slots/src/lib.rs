@@ -41,6 +41,8 @@ use wakes::Wakes;
 pub struct Slots {
     pool: Pool,
     form: Form,
+    /// Whether `make` and `ninja` are told, too.
+    tells_make: bool,
     /// One inotify instance, as long as a command runs and a little longer: the system grants a user
     /// few.
     wakes: Mutex<Weak<Wakes>>,
@@ -55,8 +57,17 @@ impl Slots {
         Ok(Self {
             pool: Pool::at(pool, slots)?,
             form: Form::for_path(path),
+            tells_make: false,
             wakes: Mutex::default(),
         })
+    }
+
+    /// Returns the same slots, of which `make` and `ninja` are told, too, where no make is there that
+    /// would fail.
+    #[must_use]
+    pub fn telling_make(self) -> Self {
+        let tells_make = self.form == Form::Path;
+        Self { tells_make, ..self }
     }
 
     fn wakes(&self) -> io::Result<Arc<Wakes>> {

@@ -105,9 +105,14 @@ impl Cgroups {
         self.make_named(&cgroup::of_incarnation(name, *number), bounds)
     }
 
-    /// Makes the cgroup of a check, which the job enters likewise.
+    /// Makes the cgroup of a check, which the job enters likewise, and gives it more of the
+    /// processors than a teammate has.
     pub(crate) fn make_for_check(&self, bounds: &Bounds) -> Option<CgroupHandle> {
-        self.make_named(&cgroup::of_check(&RandomIds.request()), bounds)
+        let made = self.make_named(&cgroup::of_check(&RandomIds.request()), bounds)?;
+        if let Some((place, team)) = self.team() {
+            limits::prefer(place, &team, Path::new(&made.record().path));
+        }
+        Some(made)
     }
 
     fn make_named(&self, name: &str, bounds: &Bounds) -> Option<CgroupHandle> {

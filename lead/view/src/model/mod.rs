@@ -17,6 +17,7 @@ mod parts;
 mod past;
 mod rows;
 mod sequence;
+mod served;
 mod side;
 mod steps;
 mod team;

@@ -1,5 +1,5 @@
-//! What takes a look into the files of one member, and only a row that is on the screen needs: its
-//! unread messages, and the tokens of the last minutes.
+//! What takes a look at one member, and only a row that is on the screen needs: its unread messages,
+//! the tokens of the last minutes, and what it serves.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +13,7 @@ use teamd_shared::watch::Changes;
 
 use super::files::has;
 use super::ledger::{ConversationLedger, SpentUsage};
+use super::served::ServedPorts;
 
 /// The parts of the last minutes for which tokens are counted.
 pub(crate) const SLOTS: usize = 16;
@@ -28,11 +29,15 @@ pub(crate) struct Side {
     pub unread: Option<u64>,
     /// What its model used.
     pub spent: Vec<SpentUsage>,
+    /// The ports that it is known to serve on a localhost of its own.
+    pub serves: Vec<u16>,
 }
 
 /// What is known of the members that were looked at.
-#[derive(Debug, Default)]
-pub(crate) struct Sides(BTreeMap<Name, Side>);
+pub(crate) struct Sides<'d> {
+    known: BTreeMap<Name, Side>,
+    pub(crate) served: ServedPorts<'d>,
+}
 
 impl Side {
     /// Returns the tokens of the last minutes, oldest first.
@@ -52,17 +57,27 @@ impl Side {
     }
 }
 
-impl Sides {
+impl<'d> Sides<'d> {
+    pub(super) fn new(dir: &'d TeamDir) -> Self {
+        Self {
+            known: BTreeMap::new(),
+            served: ServedPorts::new(dir),
+        }
+    }
+
     /// Returns what is known of a member; it is looked at if it has changed.
-    pub(crate) fn of(&mut self, dir: &TeamDir, member: &RosterMember) -> &Side {
-        self.0
-            .entry(member.name.clone())
-            .or_insert_with(|| look(dir, member))
+    pub(crate) fn of(&mut self, dir: &TeamDir, member: &RosterMember) -> Side {
+        let known = self.known.entry(member.name.clone());
+        let side = known.or_insert_with(|| look(dir, member));
+        Side {
+            serves: self.served.of(member),
+            ..side.clone()
+        }
     }
 
     /// Forgets what may not hold any more.
     pub(super) fn forget(&mut self, inboxes: &Changes, transcripts: &Changes) {
-        self.0.retain(|name, _| {
+        self.known.retain(|name, _| {
             !has(inboxes, &TeamPath::inbox(name)) && !has(transcripts, &TeamPath::transcript(name))
         });
     }
@@ -81,6 +96,7 @@ fn look(dir: &TeamDir, member: &RosterMember) -> Side {
     Side {
         spent: ledger.spent,
         unread: roster::unread(dir, member).ok(),
+        serves: Vec::new(),
     }
 }
 
@@ -111,8 +127,8 @@ mod tests {
             }
         });
         let slots = Side {
-            unread: None,
             spent: spent.collect(),
+            ..Side::default()
         }
         .spent(1000.0);
         assert_eq!(

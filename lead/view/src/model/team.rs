@@ -47,7 +47,7 @@ pub(crate) struct TeamFiles<'d> {
     /// The past from the first line of the journal on, while that is read.
     whole: Option<(Tail<'d>, Past)>,
     ledgers: Ledgers,
-    sides: Sides,
+    sides: Sides<'d>,
     /// The conversation that is followed.
     pub conversation: Option<FollowedConversation<'d>>,
     /// Those that were followed before, the latest first.
@@ -104,7 +104,7 @@ impl<'d> TeamFiles<'d> {
             past: Past::default(),
             whole: None,
             ledgers: Ledgers::default(),
-            sides: Sides::default(),
+            sides: Sides::new(dir),
             conversation: None,
             followed: VecDeque::new(),
             inboxes: BTreeMap::new(),
@@ -124,7 +124,7 @@ impl<'d> TeamFiles<'d> {
     }
 
     /// Returns what was read, and what looks at single members.
-    pub(crate) fn seen(&mut self) -> (SeenTeam<'_, 'd>, &mut Sides) {
+    pub(crate) fn seen(&mut self) -> (SeenTeam<'_, 'd>, &mut Sides<'d>) {
         let reading = self.reading();
         let Self {
             roster,
@@ -158,9 +158,13 @@ impl<'d> TeamFiles<'d> {
         )
     }
 
-    /// Returns when a file may have changed. Dropping the future loses nothing.
+    /// Returns when a file may have changed, or what a teammate serves. Dropping the future loses
+    /// nothing.
     pub(crate) async fn changed(&mut self) {
-        self.files.changed().await;
+        tokio::select! {
+            () = self.files.changed() => {}
+            () = self.sides.served.changed() => {}
+        }
     }
 
     /// Reads what has changed. Returns whether the control socket may be another one. Without a

@@ -213,11 +213,12 @@ impl<'d> Top<'d> {
         }
         let dir = files.dir;
         let (seen, sides) = files.seen();
+        sides.served.forget_shown();
         let mut rows = rows(&seen.roster.members, seen.running, seen.team, prices);
         sort(&mut rows);
         app.set(&rows, seen.team, seen.past, seen.feed.items());
         let look = &mut |member: &RosterMember, closely: bool| {
-            let side = sides.of(dir, member).clone();
+            let side = sides.of(dir, member);
             if !closely {
                 return (side, None);
             }

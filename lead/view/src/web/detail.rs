@@ -57,7 +57,7 @@ impl TeamPage<'_, '_> {
         let found = self.seen.roster.member(name)?;
         let mut row = rows([found], self.seen.running, team, self.prices).pop()?;
         row.unread = teamd_client::read::roster::unread(self.dir, found).ok();
-        row.serves = teamd_client::read::localhost::served(self.dir, found);
+        row.serves = self.serves.clone();
         let mut shown_member = member(&row);
         shown_member["group"] = json!(row.standing.group.title());
         shown_member["ended"] = json!(found.status.is_ended());

@@ -221,6 +221,7 @@ impl<'d> Hub<'d> {
     }
 
     fn forget(&mut self) {
+        self.files.seen().1.served.forget_shown();
         self.made.clear();
         self.changes_at = None;
     }
@@ -295,7 +296,14 @@ impl<'d> Hub<'d> {
         let prices = &self.prices;
         let is_read_only = self.is_read_only;
         let codes = &self.codes;
-        let (seen, _) = self.files.seen();
+        let (seen, sides) = self.files.seen();
+        let serves = match view {
+            PageView::Teammate(name) => seen
+                .roster
+                .member(name)
+                .map(|member| sides.served.of(member)),
+            _ => None,
+        };
         let all = TeamPage {
             dir,
             seen,
@@ -303,6 +311,7 @@ impl<'d> Hub<'d> {
             has_daemon,
             is_read_only,
             codes,
+            serves: serves.unwrap_or_default(),
         };
         let shown = all.view(view)?;
         if self.made.is_empty() {

@@ -57,6 +57,8 @@ pub(super) struct TeamPage<'s, 'd> {
     pub(super) has_daemon: bool,
     pub(super) is_read_only: bool,
     pub(super) codes: &'s ShownCodes,
+    /// What the teammate serves that is shown.
+    pub(super) serves: Vec<u16>,
 }
 
 impl TeamPage<'_, '_> {

@@ -96,7 +96,10 @@ impl LaunchContext<'_> {
             localhost,
         };
         config.workspace.metadata()?;
-        let of_jobserver: Vec<_> = lease.iter().flat_map(Lease::variables).collect();
+        let of_jobserver: Vec<_> = lease
+            .iter()
+            .flat_map(|lease| lease.variables(&environment))
+            .collect();
         for (name, value) in variables.iter().chain(&further).chain(&of_jobserver) {
             environment.set(name, value);
         }

@@ -38,7 +38,12 @@ fn open(settings: &MachineSettings, environment: &Environment) -> io::Result<Opt
     let file = slots_file(environment)?;
     let path = environment.path("PATH");
     let path = path.as_deref().map(Path::as_os_str);
-    Slots::open(&file, slots, path).map(Some)
+    let slots = Slots::open(&file, slots, path)?;
+    Ok(Some(if settings.tells_make() {
+        slots.telling_make()
+    } else {
+        slots
+    }))
 }
 
 impl Runner {

@@ -180,14 +180,49 @@ async fn what_is_told_by_a_path_is_gone_with_its_command() {
     let mut slots = world.slots;
     slots.form = Form::Path;
     let lease = slots.lease(at, Path::new("/inside")).unwrap();
-    let [(name, told), (_, count)] = lease.variables();
-    assert_eq!((name, count.as_str()), ("CARGO_MAKEFLAGS", "2"));
+    let told = lease.variables(&Environment::default());
+    let [(_, count), (name, told)] = told.as_slice() else {
+        panic!("{told:?}");
+    };
+    assert_eq!((*name, count.as_str()), ("CARGO_MAKEFLAGS", "2"));
     let file = told
         .strip_prefix("-j --jobserver-auth=fifo:/inside/")
         .unwrap();
     assert!(at.join(file).exists());
     drop(lease);
     assert!(!at.join(file).exists());
+}
+
+#[tokio::test]
+async fn make_is_told_behind_what_the_user_tells_it() {
+    let world = World::new(2);
+    let at = world.scratch.path();
+    // A make that is old would fail.
+    let mut slots = world.slots.telling_make();
+    let told = |slots: &Slots, own: Option<&str>| {
+        let lease = slots.lease(at, Path::new("/inside")).unwrap();
+        let mut environment = Environment::default();
+        if let Some(own) = own {
+            environment.set("MAKEFLAGS", own);
+        }
+        let variables = lease.variables(&environment);
+        let of = |name| variables.iter().find(|(known, _)| *known == name);
+        let flags = of("CARGO_MAKEFLAGS").map(|(_, value)| value.clone());
+        let of_make = of("MAKEFLAGS").map(|(_, value)| value.clone());
+        of_make.map(|told| told.replace(&flags.unwrap(), "OURS"))
+    };
+    assert_eq!(told(&slots, Some("k")), None);
+    slots.form = Form::Path;
+    assert_eq!(told(&slots, Some("k")), None);
+    let slots = slots.telling_make();
+    for (own, expected) in [
+        (None, "OURS"),
+        (Some("k -O"), "k -O OURS"),
+        (Some(r" -- A=b\ \ c"), r"OURS -- A=b\ \ c"),
+        (Some("-s -- A=1"), "-s OURS -- A=1"),
+    ] {
+        assert_eq!(told(&slots, own).as_deref(), Some(expected));
+    }
 }
 
 /// The worker has other things to do than to keep up with it.

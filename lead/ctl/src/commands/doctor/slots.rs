@@ -1,9 +1,10 @@
 //! The slots of the machine: how many there are, and which commands share them.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use teamd_shared::environment::Environment;
-use teamd_shared::machine::{MachineSettings, old_make};
+use teamd_shared::machine::{MachineSettings, old_make, old_ninja};
 use teamd_shared::user_config::UserConfig;
 
 /// Judges what the builds of a teammate share that is spawned from here.
@@ -15,12 +16,33 @@ pub(super) fn examine(of_team: &MachineSettings, environment: &Environment) -> O
     };
     let all = format!("the builds of all your teams share {slots} (docs/machine.md)");
     let path = environment.path("PATH");
+    let path = path.as_deref().map(Path::as_os_str);
+    let mut beside = Vec::new();
+    if settings.tells_make() {
+        beside.push(of_make(path));
+    }
     // Most machines have such a make: that is no alarm.
-    let without = old_make(path.as_deref().map(Path::as_os_str)).map(|make| {
+    if let Some(make) = old_make(path) {
         let make = make.display();
-        format!(
-            "; not the commands of claude, codex and agents by ACP, since {make} is older than GNU make 4.4"
-        )
-    });
-    Some(all + &without.unwrap_or_default())
+        beside.push(format!(
+            "not the commands of claude, codex and agents by ACP, since {make} is older than GNU make 4.4"
+        ));
+    }
+    beside.insert(0, all);
+    Some(beside.join("; "))
+}
+
+/// Says whether `make` and `ninja` take part, as a setting wants.
+fn of_make(path: Option<&OsStr>) -> String {
+    if let Some(make) = old_make(path) {
+        let make = make.display();
+        return format!("`make = true` does nothing here: {make} is older than GNU make 4.4");
+    }
+    match old_ninja(path) {
+        Some(ninja) => {
+            let ninja = ninja.display();
+            format!("make too, but not {ninja}, which is older than ninja 1.13")
+        }
+        None => "make and ninja too".to_owned(),
+    }
 }

@@ -19,6 +19,12 @@ const SPARE_MEMORY: u64 = 128 << 20;
 /// Threads and processes beyond the limit: the worker's, its shims and their helpers.
 const SPARE_PROCS: u32 = 64;
 
+/// How much of the processors a check gets beside a teammate, which has 100.
+const WEIGHT_OF_CHECK: u32 = 1000;
+
+/// The controllers that may be delegated.
+const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
+
 /// Returns how many bytes of memory all processes together may have. (The kernel ends a process
 /// that takes too much alone: `memory.oom.group` is 0 in a new cgroup.)
 pub(super) fn memory(bounds: &Bounds) -> Option<u64> {
@@ -57,6 +63,20 @@ pub(super) fn hold(
         memory,
         procs(bounds).is_some_and(|most| set("pids", "pids.max", most)),
     )
+}
+
+/// Lets the processes of a check run before those of teammates, where more want the processors than
+/// there are.
+pub(super) fn prefer(place: &CgroupPlace, team: &Path, folder: &Path) {
+    let preferred = delegate(place, team, "cpu").and_then(|is_delegated| {
+        if is_delegated {
+            write(&folder.join("cpu.weight"), &WEIGHT_OF_CHECK.to_string())?;
+        }
+        Ok(())
+    });
+    if let Err(error) = preferred {
+        tracing::info!("checks run beside teammates, and not before them: {error}");
+    }
 }
 
 /// Lets a cgroup use no swap, so that the limit of its memory is the limit of the sum. Tells
@@ -136,7 +156,7 @@ pub(super) fn come_back(place: &CgroupPlace, team: &Path) -> io::Result<()> {
         return Ok(());
     }
     for folder in [team, &place.folder] {
-        for controller in ["memory", "pids"] {
+        for controller in CONTROLLERS {
             // The kernel refuses this for a controller that is not delegated.
             if let Err(error) = write(
                 &folder.join("cgroup.subtree_control"),

@@ -12,7 +12,7 @@ use teamd_shared::process::How;
 use teamd_shared::team_dir::TeamPath;
 use tokio::sync::mpsc;
 
-use super::limits::{hold, memory, procs};
+use super::limits::{hold, memory, prefer, procs};
 use super::*;
 use crate::core::event::Event;
 use crate::io::lock::liveness_lock_is_held;
@@ -137,6 +137,25 @@ fn only_a_delegated_controller_is_handed_on_and_not_in_a_service_nor_without_nee
         (false, false)
     );
     assert_eq!(plain.text("cgroup.subtree_control"), "");
+}
+
+#[test]
+fn a_check_comes_before_teammates_where_the_processors_are_delegated() {
+    let weight = |standing| {
+        let plain = Plain::new("/x.scope", standing);
+        plain.file("teamd-1/alice.1/cpu.weight");
+        prefer(&plain.place, &plain.team, &plain.incarnation);
+        assert_eq!(
+            plain.text("cgroup.subtree_control"),
+            plain.text("teamd-1/cgroup.subtree_control")
+        );
+        [
+            plain.text("cgroup.subtree_control"),
+            plain.text("teamd-1/alice.1/cpu.weight"),
+        ]
+    };
+    assert_eq!(weight(CgroupRights::Delegated), ["+cpu", "1000"]);
+    assert_eq!(weight(CgroupRights::Writable), ["", ""]);
 }
 
 #[test]

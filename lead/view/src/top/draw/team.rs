@@ -21,6 +21,8 @@ use crate::top::app::{App, ClickTarget};
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// The most columns that a name has in a narrow and in a wide list.
 const NAME: (usize, usize) = (14, 20);
+/// How many ports that a member serves have room before what it does.
+const PORTS: usize = 3;
 
 /// A line of the list.
 enum ListLine {
@@ -179,9 +181,10 @@ impl App {
                         unread_alone(&side)
                     };
                     let room = columns.saturating_sub(width(&front) + width(&right));
+                    let what = serves(&side) + &what(row);
                     format!(
                         "{front}{}{right}",
-                        cell(what_style(row, selected), what(row), room)
+                        cell(what_style(row, selected), what, room)
                     )
                 }
             };
@@ -231,6 +234,19 @@ fn what(row: &MemberRow<'_>) -> String {
         }
         _ => row.what().to_owned(),
     }
+}
+
+/// Writes what a member serves on a localhost of its own, before what it does.
+fn serves(side: &Side) -> String {
+    let ports = side.serves.iter().take(PORTS);
+    let mut all: Vec<_> = ports.map(|port| format!(":{port}")).collect();
+    if side.serves.len() > PORTS {
+        all.push("…".to_owned());
+    }
+    if all.is_empty() {
+        return String::new();
+    }
+    all.join(" ") + "  "
 }
 
 fn what_style(row: &MemberRow<'_>, selected: bool) -> Style {

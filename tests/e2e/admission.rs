@@ -1,5 +1,8 @@
 //! Commands and checks that wait for memory: who waits, who is first, and what ends a wait. The
-//! memory is pretended, so that the tests fill it with little.
+//! memory is pretended, so that the tests fill it with little. What the kernel kills for memory is
+//! killed by it here, too.
+
+use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -249,4 +252,106 @@ fn a_check_goes_before_the_commands_that_wait() {
         said.contains("[waited ") && said.contains("touch checked"),
         "{said}"
     );
+}
+
+/// A cgroup with little memory. Dropped, it is gone.
+struct LittleMemory(PathBuf);
+
+impl LittleMemory {
+    /// Makes one for a team; none where the kernel or the user's rights give none.
+    fn of(team: &Team) -> Option<Self> {
+        let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+        let mut places = own.lines().filter_map(|line| {
+            let (_, line) = line.split_once(':')?;
+            let (controllers, path) = line.split_once(':')?;
+            let at = match controllers {
+                "" => Path::new("/sys/fs/cgroup").to_owned(),
+                "memory" => Path::new("/sys/fs/cgroup/memory").to_owned(),
+                _ => return None,
+            };
+            let name = format!("teamd-test-{}", team.daemon_pid());
+            Some(at.join(path.trim_start_matches('/')).join(name))
+        });
+        places.find_map(|folder| {
+            std::fs::create_dir(&folder).ok()?;
+            let made = Self(folder);
+            let limits = ["memory.max", "memory.limit_in_bytes"];
+            let set = limits.map(|file| made.write(file, &(300 << 20).to_string()));
+            // What may be swapped out is not killed for.
+            for file in ["memory.swap.max", "memory.swappiness"] {
+                made.write(file, "0");
+            }
+            let entered =
+                set.contains(&true) && made.write("cgroup.procs", &team.daemon_pid().to_string());
+            entered.then_some(made)
+        })
+    }
+
+    /// Writes to one of its files; tells whether the kernel took it.
+    fn write(&self, file: &str, order: &str) -> bool {
+        let file = std::fs::File::options().write(true).open(self.0.join(file));
+        file.is_ok_and(|mut file| std::io::Write::write_all(&mut file, order.as_bytes()).is_ok())
+    }
+}
+
+impl Drop for LittleMemory {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir(&self.0));
+    }
+}
+
+/// The kernel kills a command: its teammate is told, and it is seen. It kills a check: that runs once
+/// more before it counts.
+#[test]
+fn what_the_kernel_kills_for_memory_says_so_and_a_check_runs_once_more() {
+    let team = Team::new();
+    team.teamd(["start"]).ok();
+    let Some(memory) = LittleMemory::of(&team) else {
+        return;
+    };
+    let takes = "python3 -c \"taken = b'x' * (900 << 20)\"";
+    team.spawn("alice", "");
+    let killed = team.does("alice", &format!("/bash {takes}")).remove(0);
+    let told = killed["content"].as_str().unwrap();
+    assert!(
+        told.contains("signal 9") && told.contains("killed for memory: the kernel"),
+        "{told}"
+    );
+    assert_ne!(killed["killed_for_memory"], Value::Null, "{killed}");
+    let log = team.teamctl(["transcript", "alice"]).ok().stdout;
+    assert!(log.contains("killed for memory"), "{log}");
+    team.teamctl(["spawn", "bob", "--auto"]).ok();
+    let add = |subject: &str, check: &str| {
+        let all = [
+            "task",
+            "add",
+            subject,
+            "--max-attempts",
+            "1",
+            "--check",
+            check,
+        ];
+        team.teamctl(all).ok();
+    };
+    add(
+        "once",
+        &format!("mkdir once 2>/dev/null || exit 0; {takes}"),
+    );
+    until(&team, 1, "completed");
+    assert_eq!(team.json(["task", "show", "1"])["attempts"], 0);
+    // The second time it counts.
+    add("always", &format!("echo run >> always; {takes}"));
+    until(&team, 2, "failed");
+    let runs = std::fs::read_to_string(team.root().join("always")).unwrap();
+    assert_eq!(runs, "run\nrun\n");
+    let failed = team.json(["task", "show", "2"]);
+    assert_eq!(failed["attempts"], 1, "{failed}");
+    let events = team.teamctl(["events"]).ok().stdout;
+    let stalls = events.lines();
+    let stalls =
+        stalls.filter(|line| line.contains("while the kernel killed a process for memory"));
+    assert_eq!(stalls.count(), 2, "{events}");
+    team.teamctl(["down"]).ok();
+    team.until_no_process_is_left();
+    drop(memory);
 }

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::agents::{ordered, runs, shell_of};
 use super::{With, python, works};
 use crate::support::process::{children, command_line};
+use crate::support::terminal::Terminal;
 use crate::support::{PATIENCE, Running, Team, is_alive, signal};
 
 /// Serves port 3000 of its 127.0.0.1: says who it is, and how it was asked.
@@ -40,7 +41,7 @@ const ASKS: &str = "until (exec 9<>/dev/tcp/127.0.0.1/3000) 2>/dev/null; do slee
     exec 9<>/dev/tcp/127.0.0.1/3000; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&9; tail -n 1 <&9";
 
 /// A team with teammates that serve port 3000, each on a localhost of its own.
-fn serving(network: &str, names: &[&str]) -> Option<Team> {
+pub(crate) fn serving(network: &str, names: &[&str]) -> Option<Team> {
     let team = With::All.team(&[])?;
     let serves = python(&team, "serves.py", SERVES)?;
     team.shutdown("alice", &[], 0);
@@ -66,7 +67,7 @@ fn does(team: &Team, name: &str, command: &str) -> String {
 }
 
 /// The pid of what keeps the localhost of a teammate.
-fn keeper(team: &Team, name: &str) -> i32 {
+pub(crate) fn keeper(team: &Team, name: &str) -> i32 {
     let all = children(team.pid(name));
     let mut keepers = all.into_iter().filter(|&pid| {
         command_line(pid).ends_with(" localhost") || command_line(pid).contains(" localhost ")
@@ -173,6 +174,43 @@ fn teammates_serve_one_port_and_reach_their_own_alone() {
     team.teamctl(["down"]).ok();
     team.until_no_process_is_left();
     assert!(!team.path("run/port-alice.sock").exists());
+}
+
+/// A view shows what teammates serve, also what begins while it is open, and waits for no keeper.
+#[test]
+fn top_shows_what_teammates_serve_and_waits_for_none_to_say_it() {
+    let Some(team) = serving("false", &["alice", "bob"]) else {
+        return;
+    };
+    signal(keeper(&team, "bob"), Signal::SIGSTOP);
+    let mut top = Terminal::teamctl_at(&team, &["top"], (80, 24));
+    let row = |screen: &str, name: &str| {
+        let mut lines = screen.lines();
+        let found = lines.find(|line| line.contains(&format!(" {name} ")));
+        found.unwrap_or_default().to_owned()
+    };
+    top.until_screen("what alice serves", |screen| {
+        row(screen, "alice").ends_with(" :3000")
+    });
+    // While bob is asked, keys do what they do.
+    for (key, told) in [("3", "There are no tasks"), ("1", " alice ")] {
+        top.press(key);
+        top.until_screen(told, |screen| screen.contains(told));
+    }
+    assert!(!row(&top.screen(), "bob").contains(":3000"));
+    signal(keeper(&team, "bob"), Signal::SIGCONT);
+    top.until_screen("what bob serves", |screen| {
+        row(screen, "bob").ends_with(" :3000")
+    });
+    // Nothing is written when a port is opened.
+    let opens = "python3 -c \"import socket, time; s = socket.create_server(('127.0.0.1', 3001)); time.sleep(1000)\"";
+    let opens = json!({"command": opens, "run_in_background": true});
+    team.does("alice", &format!("/bash {opens}"));
+    top.until_screen("both ports", |screen| {
+        row(screen, "alice").ends_with(" :3000 :3001")
+    });
+    top.press("q");
+    assert_eq!(top.finish(), Some(0));
 }
 
 /// One proxy serves all commands: one after the other, and one in the background.

@@ -14,7 +14,7 @@ mod commands;
 mod hidden;
 mod linked;
 mod loader;
-mod localhost;
+pub(crate) mod localhost;
 mod modes;
 mod network;
 mod ordinary;

@@ -3,10 +3,12 @@
 use std::cell::Cell;
 use std::fs::File;
 
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::Page;
-use crate::support::Team;
+use crate::sandbox::localhost::{keeper, serving};
+use crate::support::{Team, signal};
 
 #[test]
 fn the_output_of_a_check_is_followed_while_it_runs() {
@@ -47,6 +49,30 @@ fn the_output_of_a_check_is_followed_while_it_runs() {
     let can = ["edit", "retry", "cancel"].map(|order| &shown["task"][order]);
     assert_eq!(can, [&json!(false); 3], "{shown}");
     assert_eq!(page.get("/view?view=task&id=2").code, 404);
+}
+
+/// What a teammate serves is shown once it is known: a keeper that says nothing holds no view.
+#[test]
+fn the_ports_of_a_teammate_are_shown_and_no_view_waits_for_them() {
+    let Some(team) = serving("false", &["alice"]) else {
+        return;
+    };
+    let keeper = keeper(&team, "alice");
+    signal(keeper, Signal::SIGSTOP);
+    let page = Page::of(&team, &["--read-only"]);
+    let began = std::time::Instant::now();
+    let views = 20;
+    for _ in 0..views {
+        let shown = page.view("view=teammate&name=alice").to_string();
+        assert!(!shown.contains("teamctl port"), "{shown}");
+    }
+    // Each had waited 200 ms.
+    assert!(began.elapsed().as_millis() < views * 100);
+    page.follow(
+        "view=teammate&name=alice",
+        || signal(keeper, Signal::SIGCONT),
+        |state| state.to_string().contains("`teamctl port alice 3000`"),
+    );
 }
 
 #[test]

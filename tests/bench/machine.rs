@@ -1,12 +1,19 @@
 //! What slots and the wait for memory do to commands that run at once, and what they cost a command
 //! that needs neither.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::json;
 
 use crate::Effort;
 use crate::figure::{Figure, Sample, time};
-use crate::support::Team;
-use crate::support::process::{command_line, descendants, let_pass};
+use crate::support::process::{children, command_line, descendants, let_pass};
+use crate::support::{Running, Team, signal};
 
 /// The teammates that build at once.
 const BUILDERS: [&str; 3] = ["alice", "bob", "carol"];
@@ -34,6 +41,8 @@ const COMMANDS: u32 = 200;
 pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
     let mut figures = calls(effort);
     figures.extend(memory());
+    figures.push(lost(effort));
+    figures.push(previews());
     if std::process::Command::new("cargo")
         .arg("--version")
         .output()
@@ -184,6 +193,240 @@ fn takers(admit: &str) -> (u64, Duration) {
         let_pass(Duration::from_millis(20));
     }
     (most, began.elapsed())
+}
+
+/// The slots of the kills, of which a command holds all.
+const SLOTS: usize = 3;
+
+/// What is killed, in turns.
+#[derive(Debug, Clone, Copy)]
+enum Killed {
+    /// A process that has taken tokens.
+    Client,
+    /// The shim of the command, and so the command.
+    Call,
+    Worker,
+    Daemon,
+}
+
+/// Kills what holds slots and a place in the memory, and counts what does not come back.
+fn lost(effort: Effort) -> Figure {
+    let team = Team::new();
+    let session = team.home().join("session");
+    std::fs::create_dir_all(&session).unwrap();
+    let team = team.with("XDG_RUNTIME_DIR", session.to_str().unwrap());
+    team.write("team.toml", &format!("[machine]\nslots = {SLOTS}\n"));
+    team.teamd(["start"]).ok();
+    team.teamctl(["spawn", "alice", "--restart", "never"]).ok();
+    let held = HeldLocks::of(&session.join("teamd"));
+    let opens = "auth=${CARGO_MAKEFLAGS##*--jobserver-auth=}; \
+        case $auth in fifo:*) exec 8<>\"${auth#fifo:}\" ;; *) exec 8<&\"${auth%,*}\" ;; esac";
+    let kills = effort.of(1000);
+    let kinds = [Killed::Client, Killed::Call, Killed::Worker, Killed::Daemon];
+    let mut lost = 0;
+    for (number, kind) in kinds.iter().cycle().take(kills).enumerate() {
+        let takes = "read -rN1 -u8 token; ".repeat(SLOTS - 1);
+        let order = format!("{opens}; ({takes} touch holds{number}; exec sleep 1000); true");
+        team.send("alice", &format!("/bash {order}"));
+        team.until("all to be held", || {
+            team.made(&format!("holds{number}")) && held.slots() == SLOTS && held.places() == 1
+        });
+        kill(&team, *kind);
+        // What is left of it is ended, and all that it held is free.
+        let began = Instant::now();
+        while held.slots() + held.places() > 0 && began.elapsed() < Duration::from_secs(5) {
+            let_pass(Duration::from_millis(1));
+        }
+        lost += held.slots() + held.places();
+        if matches!(kind, Killed::Worker) {
+            team.wait_for("alice", "crashed");
+            team.teamctl(["spawn", "alice", "--resume"]).ok();
+        }
+        team.wait_for("alice", "idle");
+    }
+    Figure {
+        name: format!(
+            "slots and places lost over {kills} kill -9 of clients, calls, workers, the daemon"
+        ),
+        measured: lost.to_string(),
+        limit: format!("{} held", kills * (SLOTS + 1)),
+        ratio: None,
+        aim: "0",
+        met: lost == 0,
+    }
+}
+
+/// Kills it while a command holds slots, and ends the command.
+fn kill(team: &Team, kind: Killed) {
+    let worker = team.pid("alice");
+    match kind {
+        Killed::Client => {
+            let all = descendants(worker);
+            let mut clients = all.iter().filter(|pid| command_line(**pid) == "sleep 1000");
+            signal(*clients.next().unwrap(), Signal::SIGKILL);
+        }
+        Killed::Call => {
+            let shim = children(worker).into_iter().next().unwrap();
+            signal(shim, Signal::SIGKILL);
+        }
+        Killed::Worker => signal(worker, Signal::SIGKILL),
+        Killed::Daemon => {
+            team.kill_daemon();
+            team.teamd(["start"]).ok();
+            team.teamctl(["interrupt", "alice"]).ok();
+        }
+    }
+}
+
+/// What the kernel says that is locked of the slots and of the places in the memory.
+struct HeldLocks {
+    slots: PathBuf,
+    places: PathBuf,
+}
+
+impl HeldLocks {
+    fn of(folder: &std::path::Path) -> Self {
+        Self {
+            slots: folder.join("slots"),
+            places: folder.join("slots.admission"),
+        }
+    }
+
+    fn slots(&self) -> usize {
+        // Behind the bytes of the slots are those of the commands that take part.
+        locked(&self.slots, 1 << 16..2 << 16)
+    }
+
+    fn places(&self) -> usize {
+        locked(&self.places, 0..u64::MAX)
+    }
+}
+
+/// Counts the bytes of a file that are locked.
+fn locked(file: &std::path::Path, of: std::ops::Range<u64>) -> usize {
+    let Ok(metadata) = file.metadata() else {
+        return 0;
+    };
+    let inode = format!(":{}", metadata.ino());
+    let all = std::fs::read_to_string("/proc/locks").unwrap();
+    let lines = all.lines().filter(|line| !line.contains("->"));
+    lines
+        .filter_map(|line| {
+            let mut words = line.split_whitespace().skip(5);
+            words.next()?.ends_with(&inode).then_some(())?;
+            let first: u64 = words.next()?.parse().ok()?;
+            let last: u64 = words.next()?.parse().ok()?;
+            let most = usize::try_from(last - first + 1).ok()?;
+            of.contains(&first).then_some(most)
+        })
+        .sum()
+}
+
+/// The teammates that serve one port at once.
+const SERVERS: usize = 10;
+
+/// Answers on port 3000 with a name.
+const SERVES: &str = "import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(('served by ' + sys.argv[1]).encode())
+    def log_message(self, *_): pass
+http.server.HTTPServer(('127.0.0.1', 3000), Handler).serve_forever()
+";
+
+/// Counts the teammates that serve one port, and are seen at an address of the user's machine.
+fn previews() -> Figure {
+    let team = Team::new();
+    team.write("team.toml", "[sandbox]\nnetwork = false\n");
+    team.write("serves.py", SERVES);
+    team.teamd(["start"]).ok();
+    team.trust();
+    let names: Vec<_> = (0..SERVERS).map(|number| format!("w{number}")).collect();
+    let began = Instant::now();
+    let mut open = Vec::new();
+    for name in &names {
+        let spawned = team.teamctl(["spawn", name, "--localhost", "own"]);
+        if !spawned.is_done() {
+            println!("note: no localhost of its own here: {}", spawned.stderr);
+            break;
+        }
+        let command = format!("python3 serves.py {name}");
+        let order = json!({"command": command, "run_in_background": true});
+        team.does(name, &format!("/bash {order}"));
+        open.push(PreviewedPort::of(&team, name));
+    }
+    let mut seen = 0;
+    let mut took = Sample::default();
+    for (name, port) in names.iter().zip(&open) {
+        team.until("its server", || port.get().contains("served by"));
+        let asked = Instant::now();
+        let answer = port.get();
+        took.add(asked.elapsed());
+        seen += usize::from(answer.ends_with(&format!("served by {name}")));
+    }
+    let all = began.elapsed();
+    for port in open {
+        port.running.signal(Signal::SIGINT);
+        port.running.finish();
+    }
+    let each = if seen > 0 {
+        time(took.p50())
+    } else {
+        String::new()
+    };
+    Figure {
+        name: "teammates that serve :3000 at once, each previewed".to_owned(),
+        measured: format!("{seen}, a page in {each}, all in {}", time(all)),
+        limit: "1 on a shared localhost".to_owned(),
+        ratio: None,
+        aim: "10",
+        met: seen == SERVERS,
+    }
+}
+
+/// An address at which `teamctl port` shows what a teammate serves.
+struct PreviewedPort {
+    running: Running,
+    host: String,
+    cookie: String,
+}
+
+impl PreviewedPort {
+    fn of(team: &Team, name: &str) -> Self {
+        let mut running = team.start_teamctl(["port", name, "3000"]);
+        let mut url = String::new();
+        BufReader::new(running.stdout())
+            .read_line(&mut url)
+            .unwrap();
+        let (host, key) = url.trim().split_once("/?").unwrap();
+        let host = host.strip_prefix("http://").unwrap().to_owned();
+        let mut port = Self {
+            running,
+            host,
+            cookie: String::new(),
+        };
+        let begun = port.ask(&format!("/?{key}"));
+        let (_, cookie) = begun.split_once("set-cookie: ").unwrap();
+        port.cookie = cookie.split(';').next().unwrap().to_owned();
+        port
+    }
+
+    fn get(&self) -> String {
+        self.ask("/")
+    }
+
+    fn ask(&self, path: &str) -> String {
+        let Self { host, cookie, .. } = self;
+        let (_, port) = host.rsplit_once(':').unwrap();
+        let mut stream = TcpStream::connect(("127.0.0.1", port.parse().unwrap())).unwrap();
+        let head = format!("Host: {host}\r\nCookie: {cookie}\r\nConnection: close\r\n");
+        write!(stream, "GET {path} HTTP/1.1\r\n{head}\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
 }
 
 /// Returns how much memory the commands of the teammates have, in MiB.

@@ -186,7 +186,7 @@ fn top_shows_what_teammates_serve_and_waits_for_none_to_say_it() {
     let mut top = Terminal::teamctl_at(&team, &["top"], (80, 24));
     let row = |screen: &str, name: &str| {
         let mut lines = screen.lines();
-        let found = lines.find(|line| line.contains(&format!(" {name} ")));
+        let found = lines.find(|line| line.trim_start_matches(['▌', ' ']).starts_with(name));
         found.unwrap_or_default().to_owned()
     };
     top.until_screen("what alice serves", |screen| {

@@ -203,10 +203,14 @@ fn task(record: &TaskRecord) -> (String, String) {
         TaskEvent::Returned => format!("is sent back (submission {number})"),
         TaskEvent::Failed => format!("failed after {}", count(task.attempts as usize, "attempt")),
     };
-    (
-        format!("{} {what}", task.title()),
-        record.content.clone().unwrap_or_default(),
-    )
+    let why = record.content.clone().unwrap_or_default();
+    // What holds it up is why, as a rule.
+    let why = if what.ends_with(&why) {
+        String::new()
+    } else {
+        why
+    };
+    (format!("{} {what}", task.title()), why)
 }
 
 #[cfg(test)]

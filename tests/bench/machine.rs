@@ -261,9 +261,12 @@ fn kill(team: &Team, kind: Killed) {
     let worker = team.pid("alice");
     match kind {
         Killed::Client => {
-            let all = descendants(worker);
-            let mut clients = all.iter().filter(|pid| command_line(**pid) == "sleep 1000");
-            signal(*clients.next().unwrap(), Signal::SIGKILL);
+            let client = || {
+                let mut all = descendants(worker).into_iter();
+                all.find(|pid| command_line(*pid).trim() == "sleep 1000")
+            };
+            team.until("the client", || client().is_some());
+            signal(client().unwrap(), Signal::SIGKILL);
         }
         Killed::Call => {
             let shim = children(worker).into_iter().next().unwrap();
@@ -273,7 +276,10 @@ fn kill(team: &Team, kind: Killed) {
         Killed::Daemon => {
             team.kill_daemon();
             team.teamd(["start"]).ok();
-            team.teamctl(["interrupt", "alice"]).ok();
+            // The worker may not have found the next daemon yet.
+            team.until("it to be interrupted", || {
+                team.teamctl(["interrupt", "alice"]).is_done()
+            });
         }
     }
 }

@@ -18,11 +18,14 @@ use teamd_client::read::{journal, roster};
 use teamd_client::{context, registered};
 use teamd_ctl::commands::{down, orders};
 use teamd_ctl::completion;
+use teamd_daemon::Role;
 use teamd_shared::cgroup;
 use teamd_shared::control::{Command as Order, Done};
 use teamd_shared::sandbox::Layers;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
+use teamd_shared::user_dirs::host_team_dir;
+use uuid::Uuid;
 
 /// The daemon of a team of agent processes: it supervises the teammates and tracks their requests
 #[derive(Debug, Parser)]
@@ -56,6 +59,7 @@ enum TeamdCommand {
     /// Run as the daemon: `start` runs this
     #[command(hide = true)]
     Serve(Serve),
+    Host(Host),
 }
 
 /// The sandbox of the team's commands, as `start` has probed it.
@@ -71,6 +75,23 @@ struct Serve {
     /// Whether the previous daemon became this program.
     #[arg(long)]
     handed_over: bool,
+    /// The home that the host daemon serves, if it is one.
+    #[arg(long)]
+    host_of: Option<Uuid>,
+}
+
+/// Serve the teammates of a team whose daemon runs on another machine: what a link runs
+///
+/// Starts the host daemon of that home unless it runs, and passes frames between it and this
+/// command's standard input and output.
+#[derive(Debug, Args)]
+#[command(hide = true)]
+struct Host {
+    /// The id of the home
+    home: Uuid,
+    /// Start even if this machine cannot sandbox the teammates' commands as promised
+    #[arg(long)]
+    allow_weak_sandbox: bool,
 }
 
 /// Start the daemon, and return when it is ready
@@ -135,6 +156,13 @@ fn global(cli: &TeamdCli) -> Global {
             team_dir: Some(dir.clone().into()),
             ..cli.global.clone()
         },
+        // No team that is found here has anything to say to it.
+        TeamdCommand::Host(Host { home, .. }) => Global {
+            team_dir: host_team_dir(|name| std::env::var_os(name), *home)
+                .ok()
+                .map(PathBuf::into_os_string),
+            ..cli.global.clone()
+        },
         _ => cli.global.clone(),
     }
 }
@@ -154,6 +182,7 @@ fn dispatch(command: TeamdCommand, context: &Context) -> CommandResult {
             weakness,
             worker,
             handed_over,
+            host_of,
         }) => {
             let confinement = teamd_daemon::TeamConfinement {
                 layers: sandbox_layers,
@@ -162,9 +191,10 @@ fn dispatch(command: TeamdCommand, context: &Context) -> CommandResult {
             Ok(teamd_daemon::serve(
                 &context.path,
                 (&confinement, worker),
-                handed_over,
+                host_of.map_or(Role::Home { handed_over }, Role::Host),
             ))
         }
+        TeamdCommand::Host(args) => host(context, &args),
     }
 }
 
@@ -202,6 +232,25 @@ fn start(context: &Context, args: &Start) -> CommandResult {
         return Ok(ExitCode::Done);
     }
     report(context, &started)
+}
+
+/// Starts the host daemon or finds it, and passes frames until either side ends.
+fn host(context: &Context, args: &Host) -> CommandResult {
+    context.set_signals();
+    let dir = host_team_dir(|name| std::env::var_os(name), args.home).map_err(|error| {
+        CommandError::refused("cannot find a place for the host daemon", &error)
+    })?;
+    let options = teamd_daemon::HostOptions {
+        dir: dir.clone(),
+        home: args.home,
+        allow_weak_sandbox: args.allow_weak_sandbox,
+        register: context.register.clone(),
+        settings: context.settings.clone(),
+    };
+    teamd_daemon::start_host(&options)?;
+    let dir = TeamDir::open(&dir)?;
+    block_on(teamd_daemon::relay(&dir))?;
+    Ok(ExitCode::Done)
 }
 
 /// Reports that the daemon is running, and what it found. It is running even where that cannot be

@@ -99,6 +99,18 @@ pub struct RosterMember {
     pub model: String,
     /// The program that is its mind; null for the built-in agent.
     pub agent: Option<Agent>,
+    /// The host that it runs on; left out at home.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Name>,
+    /// The process id of its worker on that host; left out at home, and when it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_pid: Option<u32>,
+    /// How far that worker has read its inbox at home, in bytes; left out at home.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_read: Option<u64>,
+    /// Since when that host cannot be reached, seconds since 1970; left out while it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreachable_since: Option<f64>,
     /// The directory that it works in.
     pub workspace: String,
     /// Its own clone of the repository, if it works in one.

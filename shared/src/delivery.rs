@@ -88,8 +88,14 @@ impl Delivery {
                 _ => {}
             }
         }
-        let consumed = transcript::position(dir, &to.name).map_err(|error| error.to_string())?;
-        if consumed.is_some_and(|position| position.offset >= end) {
+        // The transcript of a member on a host is a copy, with positions of the inbox there.
+        let consumed = match member.host {
+            Some(_) => member.host_read,
+            None => transcript::position(dir, &to.name)
+                .map_err(|error| error.to_string())?
+                .map(|position| position.offset),
+        };
+        if consumed.is_some_and(|offset| offset >= end) {
             return Ok(Self::Sent);
         }
         if member.status.is_ended() {
@@ -99,6 +105,9 @@ impl Delivery {
             } else {
                 Self::Waits
             });
+        }
+        if member.host.is_some() {
+            return Ok(Self::Sent);
         }
         let is_gone = match (&now.daemon, member.pid, member.start_ticks) {
             // No daemon is recorded, so no boot either: a process of the present boot is looked

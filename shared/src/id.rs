@@ -88,6 +88,11 @@ pub fn of_background_end(teammate: &Name, incarnation: Option<u32>, number: u32)
         Some(incarnation) => format!("background {teammate} {incarnation} {number}"),
         None => format!("background {teammate} {number}"),
     };
+    id_of_text(&what)
+}
+
+/// Returns an id that is always the same for the same text.
+pub fn id_of_text(what: &str) -> Uuid {
     let digest = Sha256::digest(what);
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest[..16]);

@@ -17,6 +17,7 @@ mod lines;
 mod read;
 mod rejected;
 mod unread;
+mod via;
 
 use std::fs::File;
 use std::io;
@@ -37,7 +38,11 @@ pub use append::{AppendError, Appended, Appender, append, find_appended, sync};
 use read::each_message;
 pub use read::{Batch, Count, InboxLine, Reader, count_lines};
 pub use rejected::{Rejected, RejectedLine, quarantine};
-pub use unread::{MAX_RETURNED, Unread, UnreadMail, look_at_unread};
+pub use unread::{MAX_RETURNED, NOTHING_UNREAD, Unread, UnreadMail, look_at_unread};
+pub use via::{
+    HOME, LinePlace, VIA, Via, last_via, line_before, message_via, position_after,
+    position_after_via, position_at,
+};
 
 /// How much of a line that is no message is kept as text, in bytes.
 pub const MAX_TEXT: usize = 1024;

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use self::reader::JournalError;
+use crate::host::Hosts;
 use crate::id::RequestId;
 use crate::id::TaskId;
 pub use crate::inbox::RejectedLine;
@@ -90,7 +91,7 @@ pub fn read_lines(journal: &[u8]) -> impl Iterator<Item = Result<(usize, Line), 
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
     /// About the team as a whole.
-    Team(TeamRecord),
+    Team(Box<TeamRecord>),
     /// About a member.
     Member(Box<MemberRecord>),
     /// About a request.
@@ -119,6 +120,9 @@ pub struct TeamRecord {
     /// The orders that are in force from now on, in a line with the event `started`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orders: Option<Vec<Order>>,
+    /// The hosts of the team from now on, in a line with the event `hosts`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Hosts>,
     /// The notice to the lead, where an event says more than its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
@@ -147,6 +151,8 @@ pub enum TeamEvent {
     Restored,
     /// The daemon sends a member a notice that changes nothing.
     Noted,
+    /// A person has added a host, or removed one.
+    Hosts,
 }
 
 /// A daemon.

@@ -24,6 +24,7 @@ pub mod environment;
 pub mod fingerprint;
 pub mod free_text;
 pub mod fs;
+pub mod host;
 #[cfg(test)]
 mod hostile;
 pub mod id;
@@ -33,6 +34,7 @@ pub mod installed;
 pub mod job;
 pub mod journal;
 pub mod json;
+pub mod link;
 pub mod localhost;
 pub mod locks;
 pub mod logging;

@@ -187,7 +187,7 @@ pub enum Body {
         message_id: Option<Uuid>,
         /// Whom it was sent to.
         name: String,
-        /// What the receiver is now: `shutdown`, `killed`, `crashed` or `forgotten`.
+        /// What the receiver is now: `shutdown`, `killed`, `crashed`, `lost` or `forgotten`.
         why: String,
         /// Its first [`MAX_RETURNED_TEXT`] characters.
         text: String,

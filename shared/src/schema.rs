@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::{config, inbox, journal, message, request, task, transcript};
+use crate::{config, host, inbox, journal, message, request, task, transcript};
 
 /// What has a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum Of {
 }
 
 /// The commands whose output has a schema, and `error`.
-const OUTPUTS: &str = "agents agents-install mcp-list spawn up down shutdown status orders memory requests inbox transcript-output events logs send broadcast wait run land-pr diagram review \
+const OUTPUTS: &str = "agents agents-install mcp-list spawn up down shutdown status orders host-add host-list memory requests inbox transcript-output events logs send broadcast wait run land-pr diagram review \
     stats compact interrupt request-plan answer forget lint doctor error teamd-start teamd-stop teamd-status teamd-trust";
 
 impl Of {
@@ -89,7 +89,13 @@ fn output(name: &'static str) -> Value {
     let mut outputs: Map<String, Value> =
         serde_json::from_str(include_str!("schema/outputs.json")).unwrap_or_default();
     let mut schema = outputs.remove(name).unwrap_or_default();
-    let mut records = derived::<(config::Roster, request::Request, task::Task)>("")["$defs"].take();
+    let mut records = derived::<(
+        config::Roster,
+        request::Request,
+        task::Task,
+        host::HostStatus,
+    )>("")["$defs"]
+        .take();
     if let Some(records) = records.as_object_mut()
         && let Some(Value::Object(more)) = outputs.remove("$defs")
     {

@@ -5,6 +5,7 @@
 
 mod installed;
 mod login;
+mod on_host;
 mod paths;
 mod price;
 mod resolve;

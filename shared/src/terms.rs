@@ -30,6 +30,7 @@ pub use patch::{SandboxPatch, TermsPatch};
 
 use crate::checkout::Checkout;
 use crate::model_spec::{ModelSpec, full_name};
+use crate::name::Name;
 use crate::price::Dollars;
 use crate::sandbox::{Layers, Namespaces};
 
@@ -48,7 +49,10 @@ pub struct Terms {
     pub fallback_model: Option<String>,
     /// The program that is its mind; null for the built-in agent.
     pub program: Option<Agent>,
-    /// The directory that it works in, absolute and without links.
+    /// The host that it runs on; none: home. A record of an earlier version has none.
+    #[serde(default)]
+    pub host: Option<Name>,
+    /// The directory that it works in, absolute and without links; on a host it can begin with `~`.
     pub workspace: String,
     /// Whether it must submit a plan first.
     pub plan: bool,
@@ -111,6 +115,7 @@ impl Terms {
                 login: program.login,
             });
         }
+        self.host = patch.host.clone().or(self.host);
         set(&mut self.workspace, patch.workspace.clone());
         set(&mut self.plan, patch.plan);
         set(&mut self.approve_by, patch.approve_by);

@@ -5,6 +5,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use uuid::Uuid;
+
+use crate::team_dir::TEAM;
+
 /// Finds the directory of a user's own configuration, `$XDG_CONFIG_HOME/teamd` (else
 /// `~/.config/teamd`).
 ///
@@ -33,26 +37,43 @@ pub(crate) fn data_dir(variable: impl Fn(&str) -> Option<OsString>) -> io::Resul
     of_user(variable, "XDG_DATA_HOME", ".local/share")
 }
 
+/// Finds the team directory of the host daemon that serves a home, `hosts/HOME-ID/.team` among what
+/// a user's commands have installed.
+///
+/// # Errors
+/// As `state_dir`.
+pub fn host_team_dir(
+    variable: impl Fn(&str) -> Option<OsString>,
+    home: Uuid,
+) -> io::Result<PathBuf> {
+    let hosts = data_dir(variable)?.join("hosts");
+    Ok(hosts.join(home.to_string()).join(TEAM))
+}
+
+/// Finds the home directory of the user, as a login shell would.
+///
+/// # Errors
+/// If neither `HOME` nor the system names one.
+pub fn login_dir(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<PathBuf> {
+    home_of(&variable).ok_or_else(|| io::Error::other("HOME does not name a directory"))
+}
+
+fn home_of(variable: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let named = variable("HOME").map(PathBuf::from);
+    named.filter(|path| path.is_absolute()).or_else(|| {
+        let user = nix::unistd::User::from_uid(nix::unistd::geteuid());
+        user.ok().flatten().map(|user| user.dir)
+    })
+}
+
 fn of_user(
     variable: impl Fn(&str) -> Option<OsString>,
     name: &str,
     below_home: &str,
 ) -> io::Result<PathBuf> {
-    let named = |name: &str| {
-        variable(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let base = named(name).or_else(|| {
-        named("HOME")
-            .or_else(|| {
-                nix::unistd::User::from_uid(nix::unistd::geteuid())
-                    .ok()
-                    .flatten()
-                    .map(|user| user.dir)
-            })
-            .map(|home| home.join(below_home))
-    });
+    let named = variable(name).map(PathBuf::from);
+    let named = named.filter(|path| path.is_absolute());
+    let base = named.or_else(|| home_of(&variable).map(|home| home.join(below_home)));
     let base =
         base.ok_or_else(|| io::Error::other(format!("neither {name} nor HOME names a directory")))?;
     Ok(base.join("teamd"))

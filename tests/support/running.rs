@@ -46,6 +46,10 @@ impl Running {
         self.child.try_wait().unwrap().is_none()
     }
 
+    pub(crate) fn stdin(&mut self) -> std::process::ChildStdin {
+        self.child.stdin.take().unwrap()
+    }
+
     pub(crate) fn stdout(&mut self) -> std::process::ChildStdout {
         self.child.stdout.take().unwrap()
     }

@@ -11,6 +11,7 @@ mod acting;
 mod at;
 mod completers;
 mod groups;
+mod hosts;
 mod looking;
 mod tasks;
 mod value;
@@ -26,6 +27,7 @@ pub use acting::{
 };
 pub use at::At;
 pub use groups::lay_out;
+pub use hosts::{HostArgs, HostCommand};
 pub use looking::{
     Agents, AgentsCommand, Column, Completions, Diagram, DiagramFormat, Doctor, EventsArgs,
     InboxArgs, InstallArgs, InstallFlags, Lint, LintAs, Logs, PortArgs, Range, RequestsArgs,
@@ -181,6 +183,11 @@ pub enum TeamctlCommand {
     /// reads it when its conversation begins. `groups = ["memory"]` in `[tools]` of team.toml switches it
     /// on.
     Memory(MemoryArgs),
+    /// Add other machines that run teammates, over ssh
+    ///
+    /// A host needs an `ssh` login without a question, and teamd on the PATH of that login. Its
+    /// owner can read the keys and the work of the teammates there.
+    Host(HostArgs),
     /// Show the changes in a teammate's checkout, or those submitted for a task
     Diff(Diff),
     /// Merge your branch into the integration branch, after a check of the result

@@ -7,7 +7,8 @@
 mod answers;
 pub(super) mod gather;
 mod handing_over;
-mod upkeep;
+mod links;
+pub(super) mod upkeep;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -67,7 +68,7 @@ impl EventLoop {
             let wake_up = self.next_wake_up();
             let mut events = Vec::new();
             tokio::select! {
-                Some(input) = sources.inputs.recv() => events.extend(self.intake(input)),
+                Some(input) = sources.inputs.recv() => events.extend(self.take_input(input)),
                 Some(number) = sources.exited.recv() => events.extend(self.process_exited(number)),
                 Some(event) = sources.empty.recv() => events.extend(self.incarnation_ended(event)),
                 () = changed(sources.inboxes.as_ref()) => {}
@@ -137,6 +138,7 @@ impl EventLoop {
             memory_file, dir, ..
         } = &mut self.resources;
         memory_file.show(dir, &self.dispatcher.team);
+        self.tell_hosts();
     }
 
     /// Answers the commands whose answer can be given now.
@@ -238,14 +240,16 @@ impl EventLoop {
     }
 }
 
-async fn changed(watch: Option<&Watch>) {
+/// Waits until something has changed; for ever where nothing is watched.
+pub(super) async fn changed(watch: Option<&Watch>) {
     match watch {
         Some(watch) => watch.changed().await,
         None => std::future::pending().await,
     }
 }
 
-async fn sleep_until(at: Option<Instant>) {
+/// Waits until a time; for ever if there is none.
+pub(super) async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,

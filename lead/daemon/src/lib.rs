@@ -15,6 +15,7 @@ mod confinement;
 mod core;
 mod event_loop;
 mod hand_over;
+mod host;
 mod io;
 mod options;
 mod reconcile;
@@ -24,5 +25,6 @@ mod start;
 mod workspace;
 
 pub use confinement::TeamConfinement;
-pub use options::{SetAside, StartOptions};
-pub use start::{Started, serve, start};
+pub use host::relay::relay;
+pub use options::{HostOptions, Role, SetAside, StartOptions};
+pub use start::{Started, serve, start, start_host};

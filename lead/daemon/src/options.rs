@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use teamd_shared::register::Register;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
+use uuid::Uuid;
 
 use super::confinement::TeamConfinement;
 
@@ -29,6 +30,33 @@ pub struct StartOptions {
     pub settings: Settings,
 }
 
+/// How to start the host daemon of a home, or to find it.
+#[derive(Debug, Clone)]
+pub struct HostOptions {
+    /// The team directory.
+    pub dir: PathBuf,
+    /// The home that it serves.
+    pub home: Uuid,
+    /// Whether it starts although commands cannot be confined as promised.
+    pub allow_weak_sandbox: bool,
+    /// Where its team directory is registered.
+    pub register: Register,
+    /// Its settings.
+    pub settings: Settings,
+}
+
+/// What the program is that `teamd serve` runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The daemon that has the journal.
+    Home {
+        /// Whether the previous daemon became this program.
+        handed_over: bool,
+    },
+    /// The host daemon of a home.
+    Host(Uuid),
+}
+
 /// What a starting daemon has set aside, which the journal does not tell.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct SetAside {
@@ -40,7 +68,11 @@ pub struct SetAside {
 
 /// Returns the arguments with which this program is the daemon. (The path of the directory is
 /// UTF-8: [`super::start::start`].)
-pub(super) fn serve_arguments(dir: &TeamDir, confinement: &TeamConfinement) -> Vec<String> {
+pub(super) fn serve_arguments(
+    dir: &TeamDir,
+    confinement: &TeamConfinement,
+    role: Role,
+) -> Vec<String> {
     let root = dir.root().to_string_lossy().into_owned();
     let layers = confinement.layers.to_string();
     let mut arguments = vec![
@@ -52,6 +84,11 @@ pub(super) fn serve_arguments(dir: &TeamDir, confinement: &TeamConfinement) -> V
     ];
     if let Some(why) = &confinement.weakness {
         arguments.extend(["--weakness".to_owned(), why.clone()]);
+    }
+    match role {
+        Role::Home { handed_over: false } => {}
+        Role::Home { handed_over: true } => arguments.push("--handed-over".to_owned()),
+        Role::Host(home) => arguments.extend(["--host-of".to_owned(), home.to_string()]),
     }
     arguments
 }

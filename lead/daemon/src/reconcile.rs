@@ -34,7 +34,10 @@ pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<Vec<Event>, (Name, io:
         .members
         .values()
         .map(|state| state.record.clone());
-    let unended: Vec<Member> = members.filter(|member| !member.phase.is_ended()).collect();
+    // A host reports its own when it is reached.
+    let unended: Vec<Member> = members
+        .filter(|member| !member.phase.is_ended() && member.terms.host.is_none())
+        .collect();
     let mut events = Vec::new();
     for member in unended {
         let incarnation = Incarnation::of(&member);

@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use teamd_shared::clock;
 use teamd_shared::config::Roster;
+use teamd_shared::host::LinkState;
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::{Daemon, SNAPSHOT_LINES, Team, TeamEvent, TeamRecord};
 use teamd_shared::logging;
@@ -23,9 +24,11 @@ use tokio::sync::mpsc;
 use super::confinement::TeamConfinement;
 use super::core::dispatcher::{DaemonEnd, Dispatcher};
 use super::core::event::Event;
-use super::core::runtime::DecisionRules;
+use super::core::incarnation::Incarnation;
+use super::core::runtime::{DecisionRules, HostLink};
 use super::event_loop::{EventLoop, Sources};
 use super::hand_over::{HandOver, become_successor};
+use super::host::{self, run::HostServed};
 use super::io::approve_codes::ApproveCodes;
 use super::io::cgroup::Cgroups;
 use super::io::checkouts::places;
@@ -36,6 +39,7 @@ use super::io::jobs::JobRunner;
 use super::io::journal::{Journal, refuse_linked_copy};
 use super::io::known_leads::KnownLeads;
 use super::io::lead_inbox::LeadInbox;
+use super::io::links::Links;
 use super::io::lock::TeamLock;
 use super::io::memory_file::MemoryFile;
 use super::io::reaper::Reaper;
@@ -45,7 +49,7 @@ use super::io::signals::{self, TerminationSignals};
 use super::io::socket::Socket;
 use super::io::task_files::TaskFiles;
 use super::io::workers::Supervisor;
-use super::options::SetAside;
+use super::options::{Role, SetAside};
 use super::reconcile::reconcile;
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
@@ -57,6 +61,7 @@ pub(super) struct ServeOptions<'a> {
     pub(super) settings: Settings,
     pub(super) confinement: &'a TeamConfinement,
     pub(super) worker: Program,
+    pub(super) role: Role,
 }
 
 /// Runs the daemon under a lock that is held already, until every worker is gone. `ready` is called
@@ -71,6 +76,7 @@ pub(super) fn serve(
         settings,
         confinement,
         worker,
+        role,
     } = options;
     deny_tracing();
     adopt_orphans();
@@ -87,6 +93,16 @@ pub(super) fn serve(
         .build();
     let runtime = runtime.map_err(|e| CommandError::refused("cannot start its runtime", &e))?;
     let ended = runtime.block_on(async {
+        if let Role::Host(home) = role {
+            let served = HostServed {
+                dir: Arc::clone(&dir),
+                home,
+                settings,
+                confinement,
+                worker,
+            };
+            return host::run::serve(served, ready).await.map(|()| None);
+        }
         let (mut daemon, mut sources, aside) =
             begin(Arc::clone(&dir), settings, confinement, worker)?;
         ready(aside)?;
@@ -127,7 +143,8 @@ fn begin(
     let (exited_sender, exited) = mpsc::unbounded_channel();
     let (empty_sender, empty) = mpsc::unbounded_channel();
     let cgroups = Cgroups::open(&dir, settings.cgroup);
-    cgroups.tidy(&team);
+    let members = team.members.values().map(|state| &state.record);
+    cgroups.tidy(members.filter(|member| !member.phase.is_ended()));
     let supervisor = Supervisor::new(
         Arc::clone(&dir),
         worker,
@@ -167,6 +184,9 @@ fn begin(
         roster_trouble: None,
         supervisor,
         connections: Connections::new(KnownLeads::open(Arc::clone(&dir))),
+        links: Links::new(Arc::clone(&dir), inputs_sender.clone()),
+        starts: 0,
+        roster_is_new: false,
         jobs: JobRunner::default(),
         task_files: TaskFiles::default(),
         memory_file: MemoryFile::default(),
@@ -187,8 +207,11 @@ fn begin(
     // All lasting threads exist by now, and hold signals back. The workers that begin now must not
     // inherit that.
     signals::hear();
+    let earlier = daemon.dispatcher.team.daemon.as_ref();
+    let is_copy = earlier.is_some_and(|earlier| earlier.is_of_another(&dir));
     take_over(&mut daemon, before.as_ref(), settings.work, settings.orders)?;
     let socket = Socket::listen(&dir, inputs_sender)?;
+    dial_hosts(&mut daemon, is_copy);
     let version = env!("CARGO_PKG_VERSION");
     let path = dir.root().display();
     let pid = std::process::id();
@@ -311,12 +334,14 @@ fn take_over(
             daemon.dispatcher.runtime.recall(incarnation, said);
         }
     }
+    recall_hosted(daemon, before);
     daemon
         .dispatcher
         .runtime
         .orders
         .use_zone(TimeZone::system());
     daemon.dispatcher.begin(record, &mut daemon.resources);
+    daemon.resources.starts = daemon.dispatcher.team.seq;
     refuse_if_over(daemon)?;
     events.push(daemon.lead.read());
     daemon.handle(events);
@@ -337,6 +362,54 @@ fn take_over(
         count(pending, "request")
     );
     Ok(())
+}
+
+/// Dials the hosts. In a copy of a team directory a person must say first that it is the one that
+/// leads: its hosts would take it for the original.
+fn dial_hosts(daemon: &mut EventLoop, is_copy: bool) {
+    let Some(hosts) = daemon.dispatcher.team.hosts.clone() else {
+        return;
+    };
+    let mut events = Vec::new();
+    for host in &hosts.list {
+        if !is_copy {
+            daemon.resources.links.dial(hosts.home, host);
+            continue;
+        }
+        let name = &host.name;
+        let link = HostLink {
+            state: LinkState::NeedsAttention {
+                why: "this team directory is a copy, and the original may still lead".to_owned(),
+                hint: format!(
+                    "if the original is gone for good, `teamctl host login {name}` lets this one lead"
+                ),
+            },
+            since: clock::wall(),
+            version: None,
+        };
+        events.push(Event::Link {
+            host: name.clone(),
+            link,
+        });
+    }
+    daemon.handle(events);
+}
+
+/// Takes over what the workers on hosts said last: they are reached later, or never.
+fn recall_hosted(daemon: &mut EventLoop, before: Option<&Roster>) {
+    let Some(before) = before else {
+        return;
+    };
+    let members = daemon.dispatcher.team.members.values();
+    let hosted =
+        members.filter(|state| state.record.terms.host.is_some() && !state.record.phase.is_ended());
+    let incarnations: Vec<Incarnation> =
+        hosted.map(|state| Incarnation::of(&state.record)).collect();
+    for incarnation in incarnations {
+        if let Some(said) = RosterFile::last_said(before, &incarnation) {
+            daemon.dispatcher.runtime.recall(&incarnation, said);
+        }
+    }
 }
 
 /// Returns orders by their names, as the state has them.
@@ -402,7 +475,7 @@ fn write_gitignore(dir: &TeamDir) -> Result<(), CommandError> {
 
 /// Watches the inboxes. Without events (no inotify instance left), the slow tick still finds every
 /// message.
-fn watch_inboxes(dir: &TeamDir, poll: bool) -> Option<Watch> {
+pub(super) fn watch_inboxes(dir: &TeamDir, poll: bool) -> Option<Watch> {
     let folder = dir.root().join("inbox");
     match Watch::folder(&folder, poll).or_else(|_| Watch::folder(&folder, true)) {
         Ok(watch) => {

@@ -24,7 +24,9 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use super::confinement::{self, TeamConfinement};
 use super::io::lock::TeamLock;
-use super::options::{SetAside, StartOptions, serve_arguments, worker_arguments};
+use super::options::{
+    HostOptions, Role, SetAside, StartOptions, serve_arguments, worker_arguments,
+};
 use super::replace::replace;
 use super::run::{self, ServeOptions};
 use teamd_client::error::CommandError;
@@ -78,7 +80,9 @@ pub fn start(options: StartOptions) -> Result<Started, CommandError> {
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     let mut program_and_layers = None;
     if !is_there(&options.dir) && !options.adopt {
-        let layers = program_and_layers.insert(look(&options)?).1;
+        let layers = program_and_layers
+            .insert(look(options.allow_weak_sandbox)?)
+            .1;
         confinement::part(&options.dir, layers, &options.register)?;
         if !is_there(&options.dir) {
             options.register.make(&options.dir)?;
@@ -104,7 +108,8 @@ pub fn start(options: StartOptions) -> Result<Started, CommandError> {
     {
         return Ok(started.clone());
     }
-    let (worker, layers) = program_and_layers.map_or_else(|| look(&options), Ok)?;
+    let (worker, layers) =
+        program_and_layers.map_or_else(|| look(options.allow_weak_sandbox), Ok)?;
     let confinement = confinement::judge(layers, &dir, options.allow_weak_sandbox)?;
     let lock = match taken {
         Ok(lock) => lock,
@@ -115,7 +120,9 @@ pub fn start(options: StartOptions) -> Result<Started, CommandError> {
         },
     };
     if !options.foreground {
-        return detach(&dir, lock, &options.settings, (&confinement, &worker));
+        let role = Role::Home { handed_over: false };
+        let confined = (&confinement, &worker);
+        return detach(&dir, lock, &options.settings, confined, role);
     }
     logging::to_stderr();
     let served = ServeOptions {
@@ -123,6 +130,7 @@ pub fn start(options: StartOptions) -> Result<Started, CommandError> {
         settings: options.settings,
         confinement: &confinement,
         worker,
+        role: Role::Home { handed_over: false },
     };
     run::serve(served, lock, |_| Ok(()))?;
     Ok(Started {
@@ -133,17 +141,49 @@ pub fn start(options: StartOptions) -> Result<Started, CommandError> {
     })
 }
 
+/// Starts the host daemon of a home, or finds it running.
+///
+/// # Errors
+/// [`CommandError`] with the daemon's own reason.
+pub fn start_host(options: &HostOptions) -> Result<Started, CommandError> {
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+    if !is_there(&options.dir) {
+        let above = options.dir.parent().unwrap_or(&options.dir);
+        std::fs::create_dir_all(above).map_err(|e| {
+            CommandError::refused("cannot make the directory of the host daemon", &e)
+        })?;
+        options.register.make(&options.dir)?;
+    }
+    let dir = TeamDir::open(&options.dir)?;
+    registered::check(&options.register, &dir, ExitCode::Rejected)?;
+    dir.furnish()?;
+    let lock = match lock_or_running(&dir)? {
+        Ok(lock) => lock,
+        Err(running) => return Ok(running),
+    };
+    let (worker, layers) = look(options.allow_weak_sandbox)?;
+    let confinement = confinement::judge(layers, &dir, options.allow_weak_sandbox)?;
+    let confined = (&confinement, &worker);
+    detach(
+        &dir,
+        lock,
+        &options.settings,
+        confined,
+        Role::Host(options.home),
+    )
+}
+
 fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
 /// Opens the worker's program, and has it find out which layers work.
-fn look(options: &StartOptions) -> Result<(Program, Layers), CommandError> {
+fn look(allow_weak_sandbox: bool) -> Result<(Program, Layers), CommandError> {
     let worker = Program::worker().map_err(|why| {
         CommandError::new(ExitCode::Failed, why)
             .hint("install team-worker beside teamd, from the same version")
     })?;
-    let layers = confinement::layers(&worker, options.allow_weak_sandbox)?;
+    let layers = confinement::layers(&worker, allow_weak_sandbox)?;
     Ok((worker, layers))
 }
 
@@ -253,6 +293,7 @@ fn detach(
     lock: TeamLock,
     settings: &Settings,
     (confinement, worker): (&TeamConfinement, &Program),
+    role: Role,
 ) -> Result<Started, CommandError> {
     let log = logging::open(dir, &TeamPath::log("teamd"))?;
     let own = std::env::current_exe()
@@ -262,7 +303,7 @@ fn detach(
         .map_err(|e| CommandError::refused("cannot hand on the worker's program", &e))?;
     let mut child = Command::new("/proc/self/exe")
         .arg0(own)
-        .args(serve_arguments(dir, confinement))
+        .args(serve_arguments(dir, confinement, role))
         .args(worker_arguments(worker))
         .current_dir("/")
         // A flag may have said otherwise, and be the default.
@@ -306,22 +347,20 @@ fn detach(
     }
 }
 
-/// Runs as the daemon: `teamd serve`, which only `teamd start` calls, or the daemon itself that is
-/// `handed_over`.
-pub fn serve(
-    dir: &Path,
-    (confinement, worker): (&TeamConfinement, i32),
-    handed_over: bool,
-) -> ExitCode {
+/// Runs as the daemon: `teamd serve`, which only `teamd start` and `teamd host` call, or the daemon
+/// itself that is handed over.
+pub fn serve(dir: &Path, (confinement, worker): (&TeamConfinement, i32), role: Role) -> ExitCode {
     // The start command does not listen where the daemon before wrote its log: the socket tells
     // that it answers.
-    let say = |readiness: &Readiness| if handed_over { Ok(()) } else { say(readiness) };
+    let is_unheard = role == Role::Home { handed_over: true };
+    let say = |readiness: &Readiness| if is_unheard { Ok(()) } else { say(readiness) };
     let ended = become_daemon(worker).and_then(|(lock, worker)| {
         let served = ServeOptions {
             dir,
             settings: Settings::from_env()?,
             confinement,
             worker,
+            role,
         };
         run::serve(served, lock, |aside| {
             say(&Readiness::Ready {

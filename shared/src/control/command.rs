@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::since_boot;
 use crate::environment::Environment;
+use crate::host::{Host, HostStatus};
 use crate::id::RequestId;
 use crate::id::TaskId;
 use crate::member::{Exit, MemberStatus, Permissions, TermsPatch};
@@ -153,6 +154,21 @@ pub enum Command {
         /// The member.
         name: Name,
     },
+    /// Add a host, or change where one is. Answered with [`Done::Hosts`]: all of them.
+    AddHost(#[serde(with = "crate::json::as_text")] Host),
+    /// Remove a host that has no members. Answered with [`Done::Hosts`]: those that are left.
+    RemoveHost {
+        /// The host.
+        name: Name,
+    },
+    /// Record that a member is lost with its host, which cannot be reached. Answered with
+    /// [`Done::Recorded`].
+    Lose {
+        /// The member.
+        name: Name,
+    },
+    /// Name the hosts and their links. Answered with [`Done::Hosts`].
+    Hosts,
 }
 
 /// The approval of a plan by its text.
@@ -404,6 +420,8 @@ pub enum Done {
     CodeTaken,
     /// What the connected workers report of their MCP servers.
     McpServers(Vec<MemberServers>),
+    /// The hosts of the team now.
+    Hosts(#[serde(with = "crate::json::as_text")] Vec<HostStatus>),
 }
 
 /// The code of a request. Never printed by `Debug`.

@@ -43,4 +43,7 @@ pub enum Peer {
         /// The process that runs its server. The daemon checks that it does.
         run_by: Identity,
     },
+    /// The end of a link, at the socket of a host daemon. What follows are frames of the link
+    /// ([`crate::link`]), each the text of one line.
+    Link,
 }

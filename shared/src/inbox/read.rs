@@ -309,15 +309,15 @@ pub struct Count {
 /// [`ReadError::NoInbox`] if it is not there; [`ReadError::Dir`] if the system refuses.
 pub fn count_lines(dir: &TeamDir, owner: &Name, from: Position) -> Result<Count, ReadError> {
     let mut mail = 0;
-    let end = each_message(dir, owner, from, |_, message| {
+    let end = each_message(dir, owner, from, |_, _, message| {
         mail += u64::from(message.starts_a_turn(owner));
     })?;
     Ok(Count { mail, end })
 }
 
-/// Calls a function for each message behind a position, with the offset where its line begins; for
-/// all of them if the file was truncated or replaced since. Returns the position behind the last
-/// whole line.
+/// Calls a function for each message behind a position, with the offset where its line begins and
+/// the position behind it; for all of them if the file was truncated or replaced since. Returns the
+/// position behind the last whole line.
 ///
 /// # Errors
 /// As [`count_lines`].
@@ -325,7 +325,7 @@ pub(super) fn each_message(
     dir: &TeamDir,
     owner: &Name,
     from: Position,
-    mut visit: impl FnMut(u64, &Message),
+    mut visit: impl FnMut(u64, Position, &Message),
 ) -> Result<Position, ReadError> {
     let at = TeamPath::inbox(owner);
     let file = open(dir, &at)?;
@@ -335,7 +335,7 @@ pub(super) fn each_message(
 fn visit_messages(
     file: &File,
     from: Position,
-    visit: &mut impl FnMut(u64, &Message),
+    visit: &mut impl FnMut(u64, Position, &Message),
 ) -> io::Result<Position> {
     let mut end = if fits(file, from)? {
         from
@@ -348,10 +348,11 @@ fn visit_messages(
         loop {
             let offset = lines.offset();
             let Some(line) = lines.next()? else { break };
-            if let Some(Ok(message)) = read_line(offset, &line) {
-                visit(offset, &message);
-            }
+            let read = read_line(offset, &line);
             end = lines.position();
+            if let Some(Ok(message)) = read {
+                visit(offset, end, &message);
+            }
         }
         scanned = lines.scanned();
         if !lines.more {

@@ -4,6 +4,7 @@ mod appending;
 mod looking;
 mod quarantine;
 mod reading;
+mod relayed;
 mod rotation;
 mod simulation;
 

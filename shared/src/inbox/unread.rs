@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{ReadError, each_message, fits};
@@ -14,7 +15,7 @@ use crate::team_dir::TeamDir;
 pub const MAX_RETURNED: usize = 100;
 
 /// A message that its receiver had not read, and whose sender may be told.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreadMail {
     /// Its id.
     pub id: Uuid,
@@ -37,6 +38,14 @@ pub struct Unread {
     pub more: u64,
 }
 
+/// Nothing.
+pub static NOTHING_UNREAD: Unread = Unread {
+    count: 0,
+    end: Position::START,
+    mail: Vec::new(),
+    more: 0,
+};
+
 /// Looks at what is behind a position. `returned`: up to there, mail has come back before.
 ///
 /// # Errors
@@ -54,7 +63,7 @@ pub fn look_at_unread(
     };
     let mut unread = Unread::default();
     let mut ids = HashSet::new();
-    unread.end = each_message(dir, owner, from, |offset, message| {
+    unread.end = each_message(dir, owner, from, |offset, _, message| {
         unread.count += u64::from(message.starts_a_turn(owner));
         if offset < returned {
             return;

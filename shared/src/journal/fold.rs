@@ -11,6 +11,7 @@ use super::{
     TaskRecord, TeamEvent, TeamRecord, VERSION,
 };
 use crate::fingerprint::Baseline;
+use crate::host::Hosts;
 use crate::id::RequestId;
 use crate::id::TaskId;
 use crate::member::{ApproveBy, Gate, Member, Phase};
@@ -53,6 +54,9 @@ pub struct Team {
     /// The `seq` of the last line about what is to be remembered; 0 behind a snapshot.
     #[serde(skip)]
     pub memory_changed: u64,
+    /// The hosts; none: there never was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Hosts>,
     /// How far the daemon has read the lead's inbox.
     #[serde(rename = "lead_inbox")]
     pub lead: Position,
@@ -233,12 +237,17 @@ impl Team {
                 if let Some(work) = &record.work {
                     self.work = Work::clone(work);
                 }
+                if let Some(hosts) = &record.hosts {
+                    self.hosts = Some(hosts.clone());
+                }
                 if let Some(orders) = &record.orders {
                     self.put_orders(orders, line);
                 }
                 self.stopping = match record.event {
                     TeamEvent::Stopping => true,
-                    TeamEvent::Read | TeamEvent::Restored | TeamEvent::Noted => self.stopping,
+                    TeamEvent::Read | TeamEvent::Restored | TeamEvent::Noted | TeamEvent::Hosts => {
+                        self.stopping
+                    }
                     TeamEvent::Started | TeamEvent::Staying | TeamEvent::Stopped => false,
                 };
             }
@@ -303,7 +312,10 @@ impl Team {
             self.release_task(*id, record.member.phase == Phase::Crashed, line);
         }
         let terms = &record.member.terms;
-        for path in std::iter::once(&terms.workspace).chain(&terms.sandbox.writable) {
+        // What tools can write on another machine is nothing here.
+        let here = terms.host.is_none();
+        let writable = std::iter::once(&terms.workspace).chain(&terms.sandbox.writable);
+        for path in writable.filter(|_| here) {
             self.territory
                 .entry(path.into())
                 .or_insert_with(|| name.clone());
@@ -571,6 +583,7 @@ impl TeamRecord {
             rejected: Vec::new(),
             work: None,
             orders: None,
+            hosts: None,
             content: None,
             tell: Vec::new(),
         }

@@ -147,7 +147,7 @@ mod tests {
             let mut journal = Self {
                 team: Team::default(),
             };
-            journal.write(100.0, Record::Team(record));
+            journal.write(100.0, Record::Team(Box::new(record)));
             journal
         }
 
@@ -249,7 +249,7 @@ mod tests {
                 orders: Some(serde_json::from_str(orders).unwrap()),
                 ..TeamRecord::of(TeamEvent::Started, "t".to_owned(), None)
             };
-            journal.write(at, Record::Team(record));
+            journal.write(at, Record::Team(Box::new(record)));
         };
         start(&mut journal, 115.0, &every("10s"));
         let name = Name::new("a").unwrap();

@@ -240,7 +240,10 @@ impl Team {
     /// Returns the teammates that may claim a task, including those that have ended.
     pub fn able<'a>(&'a self, task: &'a Task) -> impl Iterator<Item = &'a Member> {
         let members = self.members.values().map(|state| &state.record);
-        members.filter(|member| member.name != Name::lead() && task.is_for(member))
+        let works_here = |member: &&Member| member.terms.host.is_none();
+        members
+            .filter(works_here)
+            .filter(|member| member.name != Name::lead() && task.is_for(member))
     }
 
     /// Says why no teammate can take a pending task, as the team is; none if one can.

@@ -19,6 +19,8 @@ pub enum Phase {
     Killed,
     /// Ended by itself.
     Crashed,
+    /// A person said that its host is gone for good.
+    Lost,
 }
 
 impl Phase {
@@ -28,6 +30,7 @@ impl Phase {
         match self {
             Self::Shutdown => MemberStatus::Shutdown,
             Self::Killed => MemberStatus::Killed,
+            Self::Lost => MemberStatus::Lost,
             Self::Crashed | Self::Spawning | Self::Running => MemberStatus::Crashed,
         }
     }
@@ -42,6 +45,8 @@ pub enum End {
     Killed,
     /// Neither.
     Crashed,
+    /// A person said that its host is gone for good.
+    Lost,
 }
 
 impl From<End> for Phase {
@@ -50,6 +55,7 @@ impl From<End> for Phase {
             End::Shutdown => Self::Shutdown,
             End::Killed => Self::Killed,
             End::Crashed => Self::Crashed,
+            End::Lost => Self::Lost,
         }
     }
 }
@@ -57,6 +63,9 @@ impl From<End> for Phase {
 impl Phase {
     /// Tells whether the incarnation has ended.
     pub fn is_ended(self) -> bool {
-        matches!(self, Self::Shutdown | Self::Killed | Self::Crashed)
+        matches!(
+            self,
+            Self::Shutdown | Self::Killed | Self::Crashed | Self::Lost
+        )
     }
 }

@@ -31,6 +31,8 @@ pub enum MemberStatus {
     Killed,
     /// Ended unexpectedly.
     Crashed,
+    /// On a host that is gone for good, as a person has said.
+    Lost,
 }
 
 impl MemberStatus {
@@ -41,7 +43,10 @@ impl MemberStatus {
 
     /// Tells whether the member has ended.
     pub const fn is_ended(self) -> bool {
-        matches!(self, Self::Shutdown | Self::Killed | Self::Crashed)
+        matches!(
+            self,
+            Self::Shutdown | Self::Killed | Self::Crashed | Self::Lost
+        )
     }
 
     /// Computes the status; it is stored nowhere. The end counts first, then a shutdown, then a
@@ -51,6 +56,7 @@ impl MemberStatus {
             Phase::Shutdown => Self::Shutdown,
             Phase::Killed => Self::Killed,
             Phase::Crashed => Self::Crashed,
+            Phase::Lost => Self::Lost,
             Phase::Spawning | Phase::Running if leaving => Self::ShuttingDown,
             Phase::Spawning => Self::Starting,
             Phase::Running if plan_pending => Self::AwaitingApproval,

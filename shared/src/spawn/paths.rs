@@ -22,9 +22,13 @@ use crate::place::{follow, open_itself};
 use crate::team_dir::TeamDir;
 use crate::terms::{Sandbox, SandboxMode, add};
 
+use super::on_host::check_on_host;
+
 /// The paths of the incarnation that is resumed, or whose paths are inherited.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordedPaths<'a> {
+    /// The host that it runs on.
+    pub host: Option<&'a Name>,
     /// Where it works.
     pub workspace: &'a str,
     /// What else it may write, and what it may not read.
@@ -45,6 +49,10 @@ pub fn resolve_paths<E: From<Refusal>>(
     recorded: Option<RecordedPaths<'_>>,
     team: impl FnOnce() -> Result<Team, E>,
 ) -> Result<(), E> {
+    let recorded_host = recorded.and_then(|paths| paths.host);
+    if let Some(host) = order.terms.host.clone().or(recorded_host.cloned()) {
+        return Ok(check_on_host(order, &host, recorded)?);
+    }
     let terms = &mut order.terms;
     if terms.sandbox.caches.take() == Some(true) {
         add(&mut terms.sandbox.writable, &caches(&order.environment)?);

@@ -85,6 +85,7 @@ impl Spawner {
         self.bound(&mut order.terms, &asked);
         require_price(&order, None).map_err(|error| format!("{error} (hint: {})", error.hint()))?;
         let own = RecordedPaths {
+            host: None,
             workspace: &self.terms.workspace,
             sandbox: &self.terms.sandbox,
         };

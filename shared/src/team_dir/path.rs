@@ -41,6 +41,16 @@ impl TeamPath {
         Self::top("journal.torn")
     }
 
+    /// `host.jsonl`: what runs and has run at a host. Written by the host daemon alone.
+    pub fn host() -> Self {
+        Self::top("host.jsonl")
+    }
+
+    /// `host.torn`: what a killed host daemon left of its last line.
+    pub fn host_torn() -> Self {
+        Self::top("host.torn")
+    }
+
     /// `config.json`: the roster. Written by the daemon alone, by rename.
     pub fn config() -> Self {
         Self::top("config.json")

@@ -32,7 +32,7 @@ const ALL_TABLES: [&str; 12] = [
 ];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 80] = [
+const EXAMPLES: [(&str, &str); 81] = [
     ("model", "'script'"),
     ("fallback_model", "'anthropic:x'"),
     ("plan", "true"),
@@ -79,6 +79,7 @@ const EXAMPLES: [(&str, &str); 80] = [
     ("env", "['GH_TOKEN']"),
     ("role", "'coder'"),
     ("prompt", "'Read the code first.'"),
+    ("host", "'box'"),
     ("workspace", "'web'"),
     ("count", "3"),
     ("auto_start", "true"),

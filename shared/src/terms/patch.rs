@@ -17,6 +17,7 @@ use crate::effects::{KeyEffects, outside};
 use crate::environment::is_model_key;
 use crate::free_text::FreeText;
 use crate::model_spec::ModelSpec;
+use crate::name::Name;
 use crate::price::{Dollars, parse_dollars};
 use crate::terms::DEFAULT_TURNS;
 use crate::variable::{Lookup, SettingError, absolute, variable};
@@ -57,6 +58,9 @@ pub struct TermsPatch {
     // The program that the name of the agent stands for, once it was looked up.
     #[arg(skip)]
     pub program: Option<AgentProgram>,
+    /// Host that it runs on, added with `teamctl host add` [default: this machine]
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<Name>,
     /// Directory to work in [default: the parent of the team directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub workspace: Option<String>,
@@ -212,6 +216,7 @@ impl TermsPatch {
             fallback_model: self.fallback_model.or(below.fallback_model),
             agent: self.agent.or(below.agent),
             program: self.program.or(below.program),
+            host: self.host.or(below.host),
             workspace: self.workspace.or(below.workspace),
             plan: self.plan.or(below.plan),
             approve_by: self.approve_by.or(below.approve_by),
@@ -244,7 +249,9 @@ impl TermsPatch {
             ..
         } = &mut self.sandbox;
         let lists = [writable, hidden, visible];
-        for path in self.workspace.iter_mut().chain(lists.into_iter().flatten()) {
+        // On a host, the workspace is a path of that machine.
+        let workspace = self.workspace.iter_mut().filter(|_| self.host.is_none());
+        for path in workspace.chain(lists.into_iter().flatten()) {
             *path = absolute(base, path, lookup)?;
         }
         Ok(())
@@ -261,6 +268,7 @@ impl TermsPatch {
             fallback_model: _,
             agent: _,
             program: _,
+            host,
             workspace,
             plan,
             approve_by,
@@ -307,6 +315,8 @@ impl TermsPatch {
             "instructions",
         ]);
         let elsewhere = to.file.zip(workspace.as_deref());
+        // The owner of a host has the keys and the work of the teammates there.
+        to.widens("host", host);
         to.widens(
             "workspace",
             elsewhere.and_then(|(file, path)| outside(file, Path::new(path))),

@@ -148,6 +148,8 @@ impl SpawnTeammate {
             env: Vec::new(),
         };
         Ok(TermsPatch {
+            // A person decides where a teammate runs.
+            host: None,
             role: non_blank(&Some(self.role.clone())).map(str::to_owned),
             prompt: Some(self.prompt.clone()),
             model,

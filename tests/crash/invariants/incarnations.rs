@@ -117,7 +117,9 @@ impl Incarnations<'_> {
                 }
                 self.stopping = match record.event {
                     TeamEvent::Stopping => true,
-                    TeamEvent::Read | TeamEvent::Restored | TeamEvent::Noted => self.stopping,
+                    TeamEvent::Read | TeamEvent::Restored | TeamEvent::Noted | TeamEvent::Hosts => {
+                        self.stopping
+                    }
                     TeamEvent::Started | TeamEvent::Staying | TeamEvent::Stopped => false,
                 };
                 Ok(())

@@ -42,11 +42,36 @@ pub fn deliver(context: &Context, to: &MailboxName, content: String, queue: bool
     } else {
         "sent to"
     };
-    let shown = json!({"id": id, "to": to.to, "offset": sent.offset});
-    context
-        .out
-        .result(&shown, format_args!("{what} {} ({id})", to.to))?;
+    let mut shown = json!({"id": id, "to": to.to, "offset": sent.offset});
+    let mut text = format!("{what} {} ({id})", to.to);
+    if let Some(host) = waits_for_host(&dir, receiver.as_ref())? {
+        shown["delivery"] = json!("waiting");
+        text = format!(
+            "waiting for {host}: {} reads it when that is reached ({id})",
+            to.to
+        );
+    }
+    context.out.result(&shown, text)?;
     Ok(ExitCode::Done)
+}
+
+/// Returns the host that a message waits for, if it cannot be reached.
+fn waits_for_host(
+    dir: &TeamDir,
+    receiver: Option<&RosterMember>,
+) -> Result<Option<Name>, CommandError> {
+    let Some(RosterMember {
+        name,
+        host: Some(host),
+        ..
+    }) = receiver
+    else {
+        return Ok(None);
+    };
+    let roster = roster::load_one(dir, name)?;
+    let member = roster.member(name);
+    let is_unreachable = member.is_some_and(|member| member.unreachable_since.is_some());
+    Ok(is_unreachable.then(|| host.clone()))
 }
 
 /// Sends a text to a teammate that runs, or leaves it for the person, and prints nothing.

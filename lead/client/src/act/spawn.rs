@@ -142,6 +142,7 @@ pub fn order(
     };
     let mut order = resolved(context, &roster, request)?;
     let paths = recorded.map(|member| RecordedPaths {
+        host: member.host.as_ref(),
         workspace: &member.workspace,
         sandbox: &member.sandbox,
     });

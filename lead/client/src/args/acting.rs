@@ -164,6 +164,9 @@ pub struct Forget {
     /// Forget every ended teammate
     #[arg(long)]
     pub ended: bool,
+    /// Give up running teammates whose host is gone for good: their status becomes `lost`
+    #[arg(long, conflicts_with_all = ["ended", "discard"])]
+    pub lost: bool,
     /// Also delete checkouts with work that is not integrated or saved
     #[arg(long)]
     pub discard: bool,

@@ -18,7 +18,7 @@ const NAME: usize = 14;
 
 /// Every command of the first help, once.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Start", &["spawn", "up", "run", "chat", "agents"]),
+    ("Start", &["spawn", "up", "run", "chat", "agents", "host"]),
     (
         "See",
         &[

@@ -41,6 +41,7 @@ pub enum Column {
     Since,
     Unread,
     Gate,
+    Host,
     Pid,
     Model,
     Tokens,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use teamd_shared::amount::parse_duration;
 use teamd_shared::clock::wall;
+use teamd_shared::host::can_be_host;
 use teamd_shared::message::{LEAD, TEAMD, USER};
 use teamd_shared::name::{Name, NameError};
 use teamd_shared::schema::Of;
@@ -33,6 +34,13 @@ pub(super) fn teammate(text: &str) -> Result<Name, String> {
             error.to_string()
         }
     })
+}
+
+/// Reads the name of a host.
+pub(super) fn host(text: &str) -> Result<Name, String> {
+    let name = Name::new(text).map_err(|error| error.to_string())?;
+    can_be_host(&name)?;
+    Ok(name)
 }
 
 /// Reads the receiver of a message, or the owner of the messages to show.

@@ -10,6 +10,7 @@ use teamd_shared::config::RosterMember;
 use teamd_shared::journal::Team;
 use teamd_shared::member::{ApproveBy, MemberStatus};
 use teamd_shared::message::IdleReason;
+use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Request, Status};
 
 use super::render::{BAD, DIM, exit};
@@ -150,7 +151,7 @@ impl MemberStanding {
             MemberStatus::Crashed => {
                 return Self::at(Group::Stuck, "crashed", ending(member), since);
             }
-            MemberStatus::Shutdown | MemberStatus::Killed => {
+            MemberStatus::Shutdown | MemberStatus::Killed | MemberStatus::Lost => {
                 return Self::at(Group::Ended, status.as_str(), ending(member), since);
             }
             _ if facts.unnoticed => {
@@ -159,6 +160,9 @@ impl MemberStanding {
             }
             MemberStatus::AwaitingApproval => return Self::awaiting(member, facts),
             _ => {}
+        }
+        if let Some(unreachable) = member.unreachable_since {
+            return Self::unreachable(member, unreachable, now);
         }
         if let Some(since) = member.silent_since {
             return Self::silent(activity, since, now);
@@ -206,6 +210,19 @@ impl MemberStanding {
         let what = describe(request, rejected);
         let noun = request.kind.noun();
         Self::at(Group::NeedsYou, noun, what, request.created_at)
+    }
+
+    /// Its host cannot be reached: what it does now is not known, and nothing was ended.
+    fn unreachable(member: &RosterMember, since: f64, now: f64) -> Self {
+        let time = Duration::try_from_secs_f64(now - since).unwrap_or_default();
+        let host = member.host.as_ref().map_or("its host", Name::as_str);
+        let status = member.status.as_str();
+        let time = format_duration(time);
+        let what = format!("{host} cannot be reached for {time}; was {status}");
+        Self {
+            changes_at: Some(now + COUNTS),
+            ..Self::at(Group::Stuck, "unreachable", what, since)
+        }
     }
 
     fn silent(activity: &str, since: f64, now: f64) -> Self {

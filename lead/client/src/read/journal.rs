@@ -91,7 +91,9 @@ fn taken_over_since(dir: &TeamDir, since: Since) -> Result<Option<TakenOver>, Co
             let alive = team
                 .members
                 .iter()
-                .filter(|(_, state)| !state.record.phase.is_ended());
+                .filter(|(_, state)| !state.record.phase.is_ended())
+                // A host reports its own when it is reached.
+                .filter(|(_, state)| state.record.terms.host.is_none());
             let unrecorded = alive.map(|(name, _)| name.clone()).collect();
             taken = TakenOver {
                 unrecorded,

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use teamd_shared::config::{ConfigError, Roster, RosterMember};
-use teamd_shared::inbox::{ReadError, count_lines};
+use teamd_shared::inbox::{ReadError, count_lines, position_at};
 use teamd_shared::member::MemberStatus;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -314,6 +314,10 @@ fn with_activity(roster: &Roster, name: &Name) -> String {
 /// Tells whether the process of a member is there. A daemon that runs records in a moment that it
 /// is gone.
 fn has_process(boot: Option<&str>, member: &RosterMember) -> bool {
+    // Only its host can tell.
+    if member.host.is_some() {
+        return true;
+    }
     match (member.pid, member.start_ticks, boot) {
         (Some(pid), Some(start_ticks), Some(boot)) => Identity {
             pid,
@@ -343,7 +347,12 @@ fn boot_of(roster: &Roster) -> Option<String> {
 pub fn unread(dir: &TeamDir, member: &RosterMember) -> Result<u64, CommandError> {
     let recorded = transcript::position(dir, &member.name)?;
     let ended = member.exit.as_ref().map(|exit| exit.inbox);
-    let from = recorded.or(ended).unwrap_or(Position::START);
+    let from = match member.host_read {
+        // The transcript is a copy: its positions are those of the inbox on the host.
+        Some(read) if ended.is_none() => position_at(dir, &member.name, read)?,
+        _ if member.host.is_some() => ended.unwrap_or(Position::START),
+        _ => recorded.or(ended).unwrap_or(Position::START),
+    };
     match count_lines(dir, &member.name, from) {
         Ok(count) => Ok(count.mail),
         Err(ReadError::NoInbox(_)) => Ok(0),

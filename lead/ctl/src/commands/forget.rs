@@ -10,12 +10,16 @@ use teamd_client::print::escape;
 use teamd_client::read::roster;
 use teamd_shared::background;
 use teamd_shared::control::{Command, Done};
+use teamd_shared::member::MemberStatus;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 /// Runs the command.
 pub(crate) fn run(context: &Context, args: &Forget) -> CommandResult {
     let dir = context.dir()?;
+    if args.lost {
+        return lose(context, &dir, &args.names);
+    }
     let mut names = args.names.clone();
     if args.ended {
         let roster = roster::load(&dir)?;
@@ -54,6 +58,24 @@ pub(crate) fn run(context: &Context, args: &Forget) -> CommandResult {
         context.out.note("no teammate has ended");
     }
     Ok(ExitCode::highest(codes))
+}
+
+/// Records that these are lost with their hosts.
+fn lose(context: &Context, dir: &TeamDir, names: &[Name]) -> CommandResult {
+    for name in names {
+        let lose = Command::Lose { name: name.clone() };
+        let answer = block_on(async {
+            let mut client = Client::connect(dir).await?;
+            Ok(client.call(lose).await?)
+        })?;
+        if !matches!(answer, Done::Recorded { .. }) {
+            return Err(unexpected(&answer));
+        }
+        let text = format!("{name} is lost; `teamctl forget {name}` archives what is here of it");
+        let value = json!({"name": name, "status": MemberStatus::Lost});
+        context.out.result(&value, text)?;
+    }
+    Ok(ExitCode::Done)
 }
 
 /// Forgets one, and reports it to programs and to people.

@@ -193,7 +193,21 @@ impl LogSource<'_> {
 fn missing(dir: &TeamDir, name: &str) -> CommandError {
     let owner = Name::of_inbox(name).ok();
     // A teammate that is on the roster and has no log was never started.
-    let unknown = owner.and_then(|owner| roster::find(&roster::load(dir).ok()?, &owner).err());
+    let roster = roster::load(dir).ok();
+    let found = owner.zip(roster.as_ref());
+    let found = found.map(|(owner, roster)| roster::find(roster, &owner));
+    if let Some(Ok(member)) = &found
+        && let Some(host) = &member.host
+    {
+        return CommandError::new(
+            ExitCode::NotFound,
+            format!("the log of {name} is on {host}"),
+        )
+        .hint(format!(
+            "`teamctl transcript {name}` shows the copy of its conversation"
+        ));
+    }
+    let unknown = found.and_then(Result::err);
     unknown.unwrap_or_else(|| {
         let path = dir.path(&TeamPath::log(name));
         CommandError::new(

@@ -12,6 +12,7 @@ pub(crate) mod doctor;
 pub mod down;
 pub(crate) mod events;
 pub(crate) mod forget;
+mod host;
 pub(crate) mod inbox;
 mod install;
 pub(crate) mod integration;
@@ -88,6 +89,7 @@ pub(crate) fn perform(command: TeamctlCommand, context: &Context) -> CommandResu
         ),
         TeamctlCommand::Orders => orders::run(context),
         TeamctlCommand::Memory(args) => memory::run(context, args),
+        TeamctlCommand::Host(args) => host::run(context, args),
         TeamctlCommand::Diff(args) => integration::diff(context, &args),
         TeamctlCommand::Sync(args) => integration::sync(context, &args),
         TeamctlCommand::Land(args) if args.pr => pull_request::open(context, &args),

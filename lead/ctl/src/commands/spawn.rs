@@ -180,6 +180,10 @@ fn print_notes(
     let Some(member) = roster.member(name) else {
         return Ok(());
     };
+    // What is at its paths is on the host.
+    if member.host.is_some() {
+        return Ok(());
+    }
     note_paths(context, member);
     if member.sandbox.mode == SandboxMode::WorkspaceWrite {
         note_writes(context, member);

@@ -440,6 +440,7 @@ fn details(row: &MemberRow<'_>) -> String {
 fn pid(member: &RosterMember) -> String {
     member
         .pid
+        .or(member.host_pid)
         .map_or_else(|| "-".to_owned(), |pid| pid.to_string())
 }
 

@@ -4,6 +4,7 @@
 //! functions only read the state; [`Team::apply`] changes it, from the records that they return.
 
 mod ends;
+mod hosts;
 mod jobs;
 mod members;
 mod memory;
@@ -19,9 +20,9 @@ mod tests;
 
 pub(crate) use members::called_off;
 
-use teamd_shared::control::{Command, IntegrationOrder, Refusal, RefusalCode};
+use teamd_shared::control::{Command, Done, IntegrationOrder, Refusal, RefusalCode};
 use teamd_shared::id::{Ids, RequestId};
-use teamd_shared::inbox::UnreadMail;
+use teamd_shared::inbox::Unread;
 use teamd_shared::job::JobReport;
 use teamd_shared::journal::{
     Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TaskRecord, Team,
@@ -57,8 +58,8 @@ pub(crate) struct DecisionView<'a> {
     pub(crate) places: &'a JobPlaces,
     /// What the job reports that this decision needed.
     pub(crate) prepared: Option<&'a JobReport>,
-    /// What was sent since its end to the member that this decision forgets.
-    pub(crate) sent_since: &'a [UnreadMail],
+    /// What the member has not read that this decision forgets, or takes for lost.
+    pub(crate) unread: &'a Unread,
 }
 
 /// Decides what follows from an event.
@@ -103,6 +104,11 @@ pub(crate) fn decide(view: &DecisionView<'_>, event: &Event, ids: &mut dyn Ids) 
             cgroup,
         } => view.started(incarnation, (process, cgroup.as_ref()), ids),
         Event::Found { incarnation } => view.found(incarnation),
+        Event::Reached {
+            incarnation,
+            process,
+        } => view.reached(incarnation, process, ids),
+        Event::Link { .. } => Decision::default(),
         Event::Ended { incarnation, ended } => view.ended(incarnation, ended, ids),
         Event::LeadRead { rejected, .. } if rejected.is_empty() => Decision::default(),
         Event::LeadRead { rejected, .. } => {
@@ -115,7 +121,7 @@ pub(crate) fn decide(view: &DecisionView<'_>, event: &Event, ids: &mut dyn Ids) 
                 tell,
                 ..view.team_record(TeamEvent::Read)
             };
-            Decision::default().record(Record::Team(record))
+            Decision::default().record(Record::Team(Box::new(record)))
         }
         Event::Restored { what } => {
             let running: Vec<&str> = view.alive().map(|member| member.name.as_str()).collect();
@@ -129,16 +135,18 @@ pub(crate) fn decide(view: &DecisionView<'_>, event: &Event, ids: &mut dyn Ids) 
                 id: ids.message(),
             }];
             let record = view.team_record(TeamEvent::Restored);
-            Decision::default().record(Record::Team(TeamRecord {
+            Decision::default().record(Record::Team(Box::new(TeamRecord {
                 content: Some(content),
                 tell,
                 ..record
-            }))
+            })))
         }
-        Event::WrongCodes { content } => Decision::default().record(Record::Team(TeamRecord {
-            content: Some(content.clone()),
-            ..view.team_record(TeamEvent::Noted)
-        })),
+        Event::WrongCodes { content } => {
+            Decision::default().record(Record::Team(Box::new(TeamRecord {
+                content: Some(content.clone()),
+                ..view.team_record(TeamEvent::Noted)
+            })))
+        }
         Event::Pong { incarnation, .. } => view.pong(incarnation, ids),
         Event::Silent { incarnation } => view.silent(incarnation, ids),
         Event::Integrate => view.integrate_next(),
@@ -192,6 +200,13 @@ impl DecisionView<'_> {
             Command::Integration(order) => self.integration(client, order, ids),
             Command::Remember { id, text } => self.remember(client, by, (id, text), ids),
             Command::ForgetMemory { request_id } => self.forget_memory(client, request_id),
+            Command::AddHost(host) => self.add_host(client, host, ids),
+            Command::RemoveHost { name } => self.remove_host(client, name),
+            Command::Lose { name } => self.lose(client, name, ids),
+            Command::Hosts => {
+                let answer = Ok(Done::Hosts(self.hosts()));
+                Ok(Decision::default().act(Action::Reply(client, answer)))
+            }
             // These ask the process, not the team. The event loop answers them, also while nothing
             // can be journaled.
             Command::Ping
@@ -407,6 +422,10 @@ fn may_ask(by: &Actor, command: &Command) -> Result<(), Refusal> {
         | Command::Task(_)
         | Command::Remember { .. }
         | Command::ForgetMemory { .. }
+        | Command::AddHost(_)
+        | Command::RemoveHost { .. }
+        | Command::Lose { .. }
+        | Command::Hosts
         | Command::AwaitQuiet { .. }
         | Command::Stop { .. } => Err(conflict(
             "that is not for the lead agent to do",

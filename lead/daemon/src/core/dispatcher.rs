@@ -18,6 +18,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use teamd_shared::control::Command;
+use teamd_shared::inbox::NOTHING_UNREAD;
 use teamd_shared::journal::{Record, Team, TeamRecord};
 use teamd_shared::mutant;
 use teamd_shared::name::Name;
@@ -126,7 +127,7 @@ impl Dispatcher {
             touched: self.team.members.keys().cloned().collect(),
             ..DecisionBatch::default()
         };
-        self.record(vec![Record::Team(record)], io.now(), &mut batch);
+        self.record(vec![Record::Team(Box::new(record))], io.now(), &mut batch);
         if let Err(error) = io.append(&batch.lines) {
             let why = format!("cannot write the journal: {}", error.why);
             return self.end_with(DaemonEnd::Failed(why));
@@ -287,7 +288,7 @@ impl Dispatcher {
             rules: self.rules,
             places: &self.places,
             prepared: None,
-            sent_since: &[],
+            unread: &NOTHING_UNREAD,
         }
     }
 }

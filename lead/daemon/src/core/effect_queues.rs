@@ -214,7 +214,7 @@ mod tests {
             version: None,
             done: 0,
             lead: None,
-            record: Record::Team(record),
+            record: Record::Team(Box::new(record)),
         }
     }
 

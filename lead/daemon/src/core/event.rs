@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use teamd_shared::control::{Command, Done, Refusal, SpawnOrder, ToWorker, WorkerState};
 use teamd_shared::environment::Environment;
+use teamd_shared::host::Host;
 use teamd_shared::id::RequestId;
 use teamd_shared::inbox::UnreadMail;
 use teamd_shared::job::{JobOrder, JobReport};
@@ -19,6 +20,7 @@ use teamd_shared::usage::{OtherModels, Usage};
 use super::caller::{Actor, ReplyTo};
 use super::incarnation::Incarnation;
 use super::job::{Job, SpawnFacts};
+use super::runtime::HostLink;
 
 /// The time of an event.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -106,6 +108,13 @@ pub(crate) enum Event {
     },
     /// The starting daemon found the process of an incarnation alive.
     Found { incarnation: Incarnation },
+    /// A host reports, on a new link, that the process of an incarnation runs there.
+    Reached {
+        incarnation: Incarnation,
+        process: Identity,
+    },
+    /// The link to a host is up, or is not.
+    Link { host: Name, link: HostLink },
     /// The process of an incarnation, and all that it started, is gone.
     Ended {
         incarnation: Incarnation,
@@ -192,12 +201,14 @@ impl Event {
             | Self::Disconnected { incarnation }
             | Self::Started { incarnation, .. }
             | Self::Found { incarnation }
+            | Self::Reached { incarnation, .. }
             | Self::Ended { incarnation, .. }
             | Self::Pong { incarnation, .. }
             | Self::Silent { incarnation }
             | Self::Remind { incarnation }
             | Self::Forced { incarnation } => EventSubject::Incarnation(incarnation),
-            Self::LeadRead { .. }
+            Self::Link { .. }
+            | Self::LeadRead { .. }
             | Self::Restored { .. }
             | Self::WrongCodes { .. }
             | Self::JobEnded { .. }
@@ -250,6 +261,12 @@ pub(crate) enum Action {
     Terminate(Incarnation),
     /// Send SIGKILL.
     Kill(Incarnation),
+    /// Keep a link to a host, and dial it now.
+    Dial(Host),
+    /// Answer a command, with all hosts, when it is known what became of the link to one.
+    WaitForLink(ReplyTo, Name),
+    /// End the link to a host that was removed.
+    HangUp(Name),
     /// Look up what a spawn rests on ([`Event::Spawn`]), by the terms of the incarnation.
     Look(ReplyTo, RequestId, Box<SpawnOrder>, Box<Terms>),
     /// Begin a job, unless the same one is under way.

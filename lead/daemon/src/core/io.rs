@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use teamd_shared::inbox::UnreadMail;
+use teamd_shared::inbox::Unread;
 use teamd_shared::journal::{Line, Team};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -38,9 +38,11 @@ pub(crate) trait Io {
     /// Tells whether the inbox of a member is longer than what it has read, in bytes.
     fn has_unread(&mut self, name: &Name, read: u64) -> bool;
 
-    /// Returns the mail behind a position of an inbox that can come back to its senders; none if it
-    /// cannot be read.
-    fn unread_mail(&mut self, name: &Name, from: Position) -> Vec<UnreadMail>;
+    /// Looks at the mail behind a position of an inbox; there is none if it cannot be read.
+    fn unread_mail(&mut self, name: &Name, from: Position) -> Unread;
+
+    /// Returns the position at an offset of an inbox, in bytes; the beginning if it cannot be read.
+    fn position_at(&mut self, name: &Name, offset: u64) -> Position;
 
     /// Writes the files of tasks in their present state.
     fn show_tasks(&mut self, tasks: &[&Task]);

@@ -180,6 +180,7 @@ fn of_member(record: &MemberRecord, seq: u64) -> Option<(&'static str, Body, Str
                 ),
                 (None, teamd_shared::member::Phase::Shutdown) => "has shut down".to_owned(),
                 (None, teamd_shared::member::Phase::Killed) => "was killed".to_owned(),
+                (None, teamd_shared::member::Phase::Lost) => "is lost with its host".to_owned(),
                 (None, _) => "crashed".to_owned(),
             };
             // The note explains an end by the daemon itself, and one of which nothing was seen: it
@@ -227,10 +228,11 @@ fn returned(record: &MemberRecord, mail: &ReturnedMail, at: f64) -> Message {
         _ if is_forgotten => "was forgotten",
         MemberStatus::Shutdown => "has shut down",
         MemberStatus::Killed => "was killed",
+        MemberStatus::Lost => "is lost with its host",
         _ => "crashed",
     };
     // Nothing reads it by itself any more. A person can let it be read after all.
-    let resume = if is_forgotten {
+    let resume = if is_forgotten || status == MemberStatus::Lost {
         String::new()
     } else {
         format!(" (only `teamctl spawn {name} --resume` still lets {name} read it)")

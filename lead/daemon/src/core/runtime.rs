@@ -3,6 +3,7 @@
 //! Nothing in here needs a journal line: after a restart the workers report everything again.
 
 mod deadlines;
+mod hosts;
 mod ladder;
 mod member;
 mod orders;
@@ -23,6 +24,7 @@ use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
 use teamd_shared::usage::{OtherModels, Usage};
 
+pub(crate) use self::hosts::{HostLink, members_of};
 pub(crate) use self::ladder::{DueStep, is_needed};
 pub(crate) use self::member::{MemberRuntime, WorkerLink};
 use self::orders::OrderWatch;
@@ -62,12 +64,16 @@ pub(crate) struct LastSaid {
     pub(crate) doing: Doing,
     pub(crate) usage: Usage,
     pub(crate) other_models: OtherModels,
+    /// How far a worker on a host had read its inbox, in bytes.
+    pub(crate) read: u64,
 }
 
 /// The volatile state.
 #[derive(Debug, Default)]
 pub(crate) struct Runtime {
     members: BTreeMap<Name, MemberRuntime>,
+    /// The links to the hosts.
+    hosts: BTreeMap<Name, HostLink>,
     pub(crate) jobs: PendingJobs,
     /// How often in a row the check of a task, or its integration, could not be run.
     fruitless_checks: BTreeMap<TaskId, u32>,
@@ -96,6 +102,13 @@ impl Runtime {
                     worker.environment = Some(environment.clone());
                 }
                 worker.report(state);
+            }
+            Event::Reached { incarnation, .. } if is_present(team, incarnation) => {
+                let worker = self.enter(incarnation);
+                if worker.link == WorkerLink::Closed {
+                    worker.link = WorkerLink::Inherited;
+                }
+                worker.watch.connected();
             }
             Event::Greeted { incarnation } => {
                 if let Some(worker) = self.of_mut(incarnation)
@@ -168,6 +181,7 @@ impl Runtime {
                     worker.end();
                 }
             }
+            Event::Link { host, link } => self.record_link(team, host, link),
             Event::Command(_, by, command) if changes_tasks(by, command) => self.forget_refusals(),
             Event::Terminate => self.terminations += 1,
             _ => {}
@@ -230,6 +244,7 @@ impl Runtime {
         worker.state.doing = said.doing;
         worker.state.usage = said.usage;
         worker.other_models = said.other_models;
+        worker.state.read = said.read;
     }
 
     /// Takes over the age of an incarnation that an earlier daemon started.

@@ -27,6 +27,7 @@ pub(crate) struct Waiters {
     of_members: BTreeMap<Name, Vec<(ReplyTo, Until)>>,
     for_stop: Vec<ReplyTo>,
     for_quiet: Vec<(ReplyTo, Option<TaskId>)>,
+    for_links: Vec<(ReplyTo, Name)>,
 }
 
 impl Waiters {
@@ -48,6 +49,18 @@ impl Waiters {
         self.for_quiet.push((client, goal));
     }
 
+    /// Adds a command that waits until it is known what became of the link to a host.
+    pub(crate) fn add_for_link(&mut self, client: ReplyTo, host: Name) {
+        self.for_links.push((client, host));
+    }
+
+    /// Takes out the commands that wait for a link, and know now.
+    pub(crate) fn linked(&mut self, runtime: &Runtime) -> Vec<ReplyTo> {
+        let known = |(_, host): &mut (ReplyTo, Name)| runtime.link_to(host).is_some();
+        let answered = self.for_links.extract_if(.., known);
+        answered.map(|(client, _)| client).collect()
+    }
+
     /// Forgets the commands of a connection that is closed.
     pub(crate) fn drop_connection(&mut self, connection: u64) {
         for waiting in self.of_members.values_mut() {
@@ -57,6 +70,8 @@ impl Waiters {
         self.for_stop
             .retain(|client| client.connection != connection);
         self.for_quiet
+            .retain(|(client, _)| client.connection != connection);
+        self.for_links
             .retain(|(client, _)| client.connection != connection);
     }
 

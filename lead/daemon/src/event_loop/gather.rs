@@ -26,7 +26,7 @@ impl EventLoop {
             let Ok(input) = sources.inputs.try_recv() else {
                 break;
             };
-            events.extend(self.intake(input));
+            events.extend(self.take_input(input));
         }
         while let Ok(number) = sources.exited.try_recv() {
             events.extend(self.process_exited(number));
@@ -42,8 +42,20 @@ impl EventLoop {
         }
     }
 
+    /// Turns what a connection or a link reports into events.
+    pub(super) fn take_input(&mut self, input: Input) -> Vec<Event> {
+        match input {
+            Input::Link {
+                host,
+                connection,
+                news,
+            } => self.link_news(&host, connection, news),
+            input => self.intake(input).into_iter().collect(),
+        }
+    }
+
     /// Turns what a connection reports into events.
-    pub(super) fn intake(&mut self, input: Input) -> Option<Event> {
+    fn intake(&mut self, input: Input) -> Option<Event> {
         match input {
             Input::ClientConnected { connection, client } => {
                 self.resources.connections.add_client(connection, *client);
@@ -74,74 +86,13 @@ impl EventLoop {
                 {
                     return None;
                 }
-                match frame {
-                    FromWorker::State(state) => {
-                        // The worker was not woken for mail that came before this was known.
-                        if self
-                            .dispatcher
-                            .runtime
-                            .needs_waking(&incarnation, state.needs_waking)
-                        {
-                            self.resources.connections.say(&incarnation, ToWorker::Wake);
-                        }
-                        // Only what is idle is given work, or reminded of it.
-                        if state.doing == Doing::Idle {
-                            let has_unread =
-                                self.resources.has_unread(&incarnation.name, state.read);
-                            self.dispatcher
-                                .runtime
-                                .record_unread(&incarnation, has_unread);
-                        }
-                        Some(Event::Said { incarnation, state })
-                    }
-                    FromWorker::Submitted {
-                        request_id,
-                        offset,
-                        len,
-                    } => Some(Event::Submitted {
-                        incarnation,
-                        request_id,
-                        line: self.lead.submitted(offset, len),
-                    }),
-                    FromWorker::Leaving => Some(Event::Leaving { incarnation }),
-                    FromWorker::Unable { why } => Some(Event::Unable { incarnation, why }),
-                    FromWorker::Pong { number } => Some(Event::Pong {
-                        incarnation,
-                        number,
-                    }),
-                    FromWorker::McpServers(servers) => {
-                        let connections = &mut self.resources.connections;
-                        connections.record_servers(&incarnation, servers);
-                        None
-                    }
-                    FromWorker::RunsCommands(run) => {
-                        let now = self.now();
-                        self.dispatcher.runs_commands(&incarnation, run, now);
-                        None
-                    }
-                    FromWorker::Compacted { id, outcome } => Some(Event::Compacted {
-                        incarnation,
-                        id,
-                        outcome,
-                    }),
-                    FromWorker::OtherModels(models, all) => Some(Event::OtherModels {
-                        incarnation,
-                        models,
-                        all,
-                    }),
-                    FromWorker::Asks(TaggedCommand { tag, command }) => {
-                        let client = ReplyTo {
-                            connection,
-                            tag,
-                            agent: true,
-                        };
-                        Some(Event::Command(
-                            client,
-                            Actor::Member(incarnation.name),
-                            command,
-                        ))
-                    }
-                }
+                self.worker_says(connection, incarnation, frame)
+            }
+            // Only a host daemon serves links. Its end closes the connection.
+            Input::Link { .. } => None,
+            Input::LinkConnected { connection, .. } | Input::LinkSays { connection, .. } => {
+                tracing::warn!("connection {connection} is a link, and this is no host daemon");
+                None
             }
             Input::Gone { connection } => {
                 self.dispatcher.waiters.drop_connection(connection);
@@ -150,6 +101,82 @@ impl EventLoop {
                 self.resources.connections.end_waits(connection);
                 let incarnation = incarnation?;
                 Some(Event::Disconnected { incarnation })
+            }
+        }
+    }
+
+    /// Turns what a worker says on its present connection into an event.
+    pub(super) fn worker_says(
+        &mut self,
+        connection: u64,
+        incarnation: Incarnation,
+        frame: FromWorker,
+    ) -> Option<Event> {
+        match frame {
+            FromWorker::State(state) => {
+                // The worker was not woken for mail that came before this was known.
+                if self
+                    .dispatcher
+                    .runtime
+                    .needs_waking(&incarnation, state.needs_waking)
+                {
+                    self.resources.connections.say(&incarnation, ToWorker::Wake);
+                }
+                // Only what is idle is given work, or reminded of it.
+                if state.doing == Doing::Idle {
+                    let has_unread = self.resources.has_unread(&incarnation.name, state.read);
+                    self.dispatcher
+                        .runtime
+                        .record_unread(&incarnation, has_unread);
+                }
+                Some(Event::Said { incarnation, state })
+            }
+            FromWorker::Submitted {
+                request_id,
+                offset,
+                len,
+            } => Some(Event::Submitted {
+                incarnation,
+                request_id,
+                line: self.lead.submitted(offset, len),
+            }),
+            FromWorker::Leaving => Some(Event::Leaving { incarnation }),
+            FromWorker::Unable { why } => Some(Event::Unable { incarnation, why }),
+            FromWorker::Pong { number } => Some(Event::Pong {
+                incarnation,
+                number,
+            }),
+            FromWorker::McpServers(servers) => {
+                let connections = &mut self.resources.connections;
+                connections.record_servers(&incarnation, servers);
+                None
+            }
+            FromWorker::RunsCommands(run) => {
+                let now = self.now();
+                self.dispatcher.runs_commands(&incarnation, run, now);
+                None
+            }
+            FromWorker::Compacted { id, outcome } => Some(Event::Compacted {
+                incarnation,
+                id,
+                outcome,
+            }),
+            FromWorker::OtherModels(models, all) => Some(Event::OtherModels {
+                incarnation,
+                models,
+                all,
+            }),
+            FromWorker::Asks(TaggedCommand { tag, command }) => {
+                let client = ReplyTo {
+                    connection,
+                    tag,
+                    agent: true,
+                };
+                Some(Event::Command(
+                    client,
+                    Actor::Member(incarnation.name),
+                    command,
+                ))
             }
         }
     }
@@ -311,6 +338,9 @@ impl EventLoop {
                 continue;
             };
             let incarnation = Incarnation::of(member);
+            if let Some(host) = &member.terms.host {
+                self.resources.links.pump(host, &owner);
+            }
             if matches!(changes, Changes::Files(_)) {
                 self.dispatcher.mail_arrived(&incarnation, self.now());
             }

@@ -129,6 +129,6 @@ fn modes_of(dir: &TeamDir) -> Result<Vec<String>, CommandError> {
 
 /// Tells whether the directory was deleted. No command can connect there then, and the workers
 /// leave too.
-fn is_deleted(dir: &TeamDir) -> bool {
+pub(crate) fn is_deleted(dir: &TeamDir) -> bool {
     rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_nlink == 0)
 }

@@ -19,8 +19,7 @@ use std::path::{Path, PathBuf};
 
 use teamd_shared::cgroup::{self, CgroupPlace, CgroupRights, Use};
 use teamd_shared::id::{Ids, RandomIds};
-use teamd_shared::journal::Team;
-use teamd_shared::member::{Bounds, Cgroup};
+use teamd_shared::member::{Bounds, Cgroup, Member};
 use teamd_shared::team_dir::TeamDir;
 
 pub(crate) use self::group::{CgroupHandle, Emptiness};
@@ -143,16 +142,12 @@ impl Cgroups {
     /// Removes the cgroups that earlier daemons left: those of checks with what is in them, since
     /// no check outlives its daemon, and the empty ones of incarnations that do not run. Must be
     /// called within the runtime.
-    pub(crate) fn tidy(&self, team: &Team) {
+    pub(crate) fn tidy<'a>(&self, unended: impl Iterator<Item = &'a Member>) {
         let Some((_, folder)) = self.team() else {
             return;
         };
-        let alive = team
-            .members
-            .values()
-            .filter(|state| !state.record.phase.is_ended());
-        let used: Vec<&str> = alive
-            .filter_map(|state| state.record.cgroup.as_ref())
+        let used: Vec<&str> = unended
+            .filter_map(|member| member.cgroup.as_ref())
             .map(|it| it.path.as_str())
             .collect();
         for left in cgroup::below(&folder) {

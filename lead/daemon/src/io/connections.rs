@@ -17,6 +17,7 @@ use teamd_shared::control::{
     WireError, WorkerState,
 };
 use teamd_shared::environment::Environment;
+use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -24,6 +25,7 @@ use tokio::task::JoinHandle;
 use crate::core::caller::ReplyTo;
 use crate::core::incarnation::Incarnation;
 use crate::io::known_leads::KnownLeads;
+use crate::io::links::{LinkNews, LinkedWorker};
 use crate::io::mcp_leads::{self, LeadRecords};
 use crate::io::peer::{self, PeerState};
 
@@ -68,6 +70,21 @@ pub(crate) enum Input {
     },
     /// A connection is closed.
     Gone { connection: u64 },
+    /// A link is connected to a host daemon.
+    LinkConnected {
+        connection: u64,
+        /// Takes frames of the link, each the text of one line.
+        outbound: Outbound<String>,
+    },
+    /// Home says something on it: the text of one frame.
+    LinkSays { connection: u64, line: String },
+    /// The link to a host reports something.
+    Link {
+        host: Name,
+        /// The number of the connection with that host.
+        connection: u64,
+        news: LinkNews,
+    },
 }
 
 /// A command, or a lead that is connected by MCP.
@@ -109,6 +126,16 @@ struct Closed {
 }
 
 impl<T: serde::Serialize + Send + Sync + 'static> Outbound<T> {
+    /// Tells whether nothing waits in the queue.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.capacity() == QUEUE
+    }
+
+    /// Tells whether half of the queue is free: what can wait is said only then.
+    pub(crate) fn has_room(&self) -> bool {
+        self.queue.capacity() > QUEUE / 2
+    }
+
     /// Starts the task. The reader ends when the task does, so that both directions are closed.
     fn start(out: Outgoing<T>) -> (Self, Closed) {
         let (queue, waiting) = mpsc::channel(QUEUE);
@@ -249,11 +276,11 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
         PeerState::Gone => return tracing::warn!("refused process {pid}: it is gone"),
     };
     match greeting.peer {
-        Peer::Client | Peer::Lead { .. } if is_confined => {
+        Peer::Client | Peer::Lead { .. } | Peer::Link if is_confined => {
             tracing::warn!("refused process {pid}: it is confined, as a tool is");
             refuse(stream, confined()).await
         }
-        Peer::Client | Peer::Lead { .. } if greeting.protocol != PROTOCOL => {
+        Peer::Client | Peer::Lead { .. } | Peer::Link if greeting.protocol != PROTOCOL => {
             refuse(stream, other_version(greeting.protocol)).await
         }
         Peer::Client => serve_client(stream, connection, inputs, process, None).await,
@@ -264,6 +291,16 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
                 refuse(stream, not_a_lead(&why)).await
             }
         },
+        Peer::Link => {
+            let (out, incoming) = stream.split::<String, String>();
+            let (outbound, closed) = Outbound::start(out);
+            let connected = Input::LinkConnected {
+                connection,
+                outbound,
+            };
+            let says = |line| Input::LinkSays { connection, line };
+            listen(connected, (incoming, closed), (connection, inputs), says).await;
+        }
         Peer::Unable { .. } => tracing::warn!("process {pid} is no worker that was started here"),
         // A confined worker is served too: it must be the process of the journal, and no tool can
         // be that.
@@ -418,9 +455,27 @@ async fn write<T: serde::Serialize>(mut out: Outgoing<T>, mut queue: mpsc::Recei
 #[derive(Debug)]
 struct WorkerConnection {
     number: u64,
-    outbound: Outbound<ToWorker>,
+    outbound: WorkerOutbound,
     /// What the worker reports of its MCP servers on it.
     servers: Vec<McpServerReport>,
+}
+
+/// The way to a worker.
+#[derive(Debug)]
+enum WorkerOutbound {
+    /// It is on this machine.
+    Socket(Outbound<ToWorker>),
+    /// It is on a host.
+    Link(LinkedWorker),
+}
+
+impl WorkerOutbound {
+    fn say(&self, frame: ToWorker) {
+        match self {
+            Self::Socket(outbound) => outbound.say(frame),
+            Self::Link(worker) => worker.say(frame),
+        }
+    }
 }
 
 /// The event loop's side of the connections: where to send what.
@@ -544,13 +599,39 @@ impl Connections {
         connection: u64,
         outbound: Outbound<ToWorker>,
     ) {
+        self.put_worker(incarnation, connection, WorkerOutbound::Socket(outbound));
+    }
+
+    /// Remembers that a worker is reached over a link. Returns the number of that connection.
+    pub(crate) fn add_linked(&mut self, incarnation: Incarnation, worker: LinkedWorker) -> u64 {
+        let connection = next_connection();
+        self.put_worker(incarnation, connection, WorkerOutbound::Link(worker));
+        connection
+    }
+
+    fn put_worker(&mut self, incarnation: Incarnation, connection: u64, outbound: WorkerOutbound) {
         self.owners.insert(connection, incarnation.clone());
         let present = WorkerConnection {
             number: connection,
             outbound,
             servers: Vec::new(),
         };
-        self.workers.insert(incarnation, present);
+        let before = self.workers.insert(incarnation, present);
+        self.forget_linked(before);
+    }
+
+    /// Forgets the number of a connection over a link: no end of it is reported.
+    fn forget_linked(&mut self, before: Option<WorkerConnection>) {
+        if let Some(before) = before
+            && matches!(before.outbound, WorkerOutbound::Link(_))
+        {
+            self.owners.remove(&before.number);
+        }
+    }
+
+    /// Returns the number of the present connection of an incarnation.
+    pub(crate) fn number_of(&self, incarnation: &Incarnation) -> Option<u64> {
+        Some(self.workers.get(incarnation)?.number)
     }
 
     /// Records what the worker of an incarnation reports of its MCP servers.
@@ -580,7 +661,7 @@ impl Connections {
     }
 
     /// Returns the present connection of the worker that this one belongs to.
-    fn worker_on(&self, connection: u64) -> Option<(&Incarnation, &Outbound<ToWorker>)> {
+    fn worker_on(&self, connection: u64) -> Option<(&Incarnation, &WorkerOutbound)> {
         let incarnation = self.owners.get(&connection)?;
         let present = self.workers.get(incarnation)?;
         (present.number == connection).then_some((incarnation, &present.outbound))
@@ -643,7 +724,8 @@ impl Connections {
 
     /// Forgets the connection of an incarnation that is over.
     pub(crate) fn forget(&mut self, incarnation: &Incarnation) {
-        self.workers.remove(incarnation);
+        let before = self.workers.remove(incarnation);
+        self.forget_linked(before);
         self.closing.remove(incarnation);
     }
 
@@ -667,7 +749,10 @@ impl Connections {
         let workers = self
             .workers
             .drain()
-            .map(|(_, worker)| ("a worker", worker.outbound.writer));
+            .filter_map(|(_, worker)| match worker.outbound {
+                WorkerOutbound::Socket(outbound) => Some(("a worker", outbound.writer)),
+                WorkerOutbound::Link(_) => None,
+            });
         for (who, writer) in clients.chain(workers).collect::<Vec<_>>() {
             if tokio::time::timeout_at(last, writer).await.is_err() {
                 tracing::warn!("{who} did not read the last frames");

@@ -284,7 +284,7 @@ fn sync(dir: &TeamDir, unsynced: &Unsynced, durability: Durability) -> Result<()
 }
 
 /// Removes the files of a member's agent. There may be many, so another thread does it.
-fn forget_agent(dir: &Arc<TeamDir>, name: &Name) {
+pub(crate) fn forget_agent(dir: &Arc<TeamDir>, name: &Name) {
     let dir = Arc::clone(dir);
     let name = name.clone();
     let thread = std::thread::Builder::new().name("forget".to_owned());
@@ -299,7 +299,8 @@ fn forget_agent(dir: &Arc<TeamDir>, name: &Name) {
     }
 }
 
-fn archive(dir: &TeamDir, name: &Name, seq: u64) -> Result<(), DirError> {
+/// Moves the files of a member into the archive, under a number.
+pub(crate) fn archive(dir: &TeamDir, name: &Name, seq: u64) -> Result<(), DirError> {
     let logs = background::numbers(dir, name)?.into_iter();
     let logs = logs.map(|number| TeamPath::background_log(name, &number.to_string()));
     for file in TeamPath::of_member(name).into_iter().chain(logs) {

@@ -10,9 +10,10 @@ use teamd_shared::clock;
 use teamd_shared::control::{self, SpawnOrder};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RandomIds;
-use teamd_shared::inbox::{ReadError, UnreadMail, last_lines, look_at_unread};
+use teamd_shared::inbox::{ReadError, Unread, last_lines, look_at_unread, position_at};
 use teamd_shared::job::JobOrder;
 use teamd_shared::journal::{Line, MemberEvent, Record, RequestEvent, Team};
+use teamd_shared::link::ToHost;
 use teamd_shared::member::{ApproveBy, Member, Terms};
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
@@ -29,6 +30,7 @@ use super::effects::Effects;
 use super::hooks::{CODE, Hook, Hooks};
 use super::jobs::JobRunner;
 use super::journal::Journal;
+use super::links::{Links, whose};
 use super::lock::liveness_lock_holder;
 use super::memory_file::MemoryFile;
 use super::roster_file::RosterFile;
@@ -40,7 +42,7 @@ use crate::core::event::{Action, Event, Now};
 use crate::core::incarnation::Incarnation;
 use crate::core::io::{Io, IoFailed, NotWritten};
 use crate::core::job::SpawnFacts;
-use crate::core::runtime::Runtime;
+use crate::core::runtime::{Runtime, members_of};
 
 /// Everything that the daemon acts on, one field for each resource.
 pub(crate) struct DaemonResources {
@@ -52,6 +54,11 @@ pub(crate) struct DaemonResources {
     pub(crate) roster_trouble: Option<String>,
     pub(crate) supervisor: Supervisor,
     pub(crate) connections: Connections,
+    pub(crate) links: Links,
+    /// Grows with each start of a daemon of this team: the line of the journal that says so.
+    pub(crate) starts: u64,
+    /// Whether the roster was written since the hosts were told of it.
+    pub(crate) roster_is_new: bool,
     pub(crate) jobs: JobRunner,
     pub(crate) task_files: TaskFiles,
     pub(crate) memory_file: MemoryFile,
@@ -72,15 +79,22 @@ impl Io for DaemonResources {
             .is_ok_and(|inbox| inbox.len() > read)
     }
 
-    fn unread_mail(&mut self, name: &Name, from: Position) -> Vec<UnreadMail> {
+    fn unread_mail(&mut self, name: &Name, from: Position) -> Unread {
         match look_at_unread(&self.dir, name, from, None) {
-            Ok(unread) => unread.mail,
-            Err(ReadError::NoInbox(_)) => Vec::new(),
+            Ok(unread) => unread,
+            Err(ReadError::NoInbox(_)) => Unread::default(),
             Err(error) => {
                 tracing::warn!("the unread mail of {name} cannot be read: {error}");
-                Vec::new()
+                Unread::default()
             }
         }
+    }
+
+    fn position_at(&mut self, name: &Name, offset: u64) -> Position {
+        position_at(&self.dir, name, offset).unwrap_or_else(|error| {
+            tracing::warn!("the inbox of {name} cannot be read: {error}");
+            Position::START
+        })
     }
 
     fn now(&self) -> Now {
@@ -125,11 +139,37 @@ impl Io for DaemonResources {
                 let (Some(member), Some(environment)) = (member, environment) else {
                     return Vec::new();
                 };
-                return vec![self.start(incarnation, &member.record, environment)];
+                return match &member.record.terms.host {
+                    Some(host) => self.start_there(host, &member.record, environment),
+                    None => vec![self.start(incarnation, &member.record, environment)],
+                };
             }
-            Action::Say(incarnation, frame) => self.connections.say(incarnation, frame.clone()),
-            Action::Terminate(incarnation) => self.supervisor.terminate(incarnation),
-            Action::Kill(incarnation) => self.supervisor.kill(incarnation),
+            Action::Say(incarnation, frame) => {
+                // What is said to it does not overtake its mail.
+                if let Some(host) = host_of(team, incarnation) {
+                    self.links.pump(host, &incarnation.name);
+                }
+                self.connections.say(incarnation, frame.clone());
+            }
+            Action::Terminate(incarnation) => match host_of(team, incarnation) {
+                Some(host) => self.links.say(host, ToHost::Terminate(whose(incarnation))),
+                None => self.supervisor.terminate(incarnation),
+            },
+            Action::Kill(incarnation) => match host_of(team, incarnation) {
+                Some(host) => self.links.say(host, ToHost::Kill(whose(incarnation))),
+                None => self.supervisor.kill(incarnation),
+            },
+            Action::Dial(host) => {
+                if let Some(hosts) = &team.hosts {
+                    self.links.dial(hosts.home, host);
+                }
+            }
+            Action::HangUp(host) => {
+                self.links.hang_up(host);
+                for member in members_of(team, host) {
+                    self.connections.forget(&Incarnation::of(member));
+                }
+            }
             Action::Look(client, id, order, terms) => {
                 let facts = self.spawn_facts(order, terms);
                 return vec![Event::Spawn(*client, id.clone(), order.clone(), facts)];
@@ -154,6 +194,7 @@ impl Io for DaemonResources {
             | Action::Keep(..)
             | Action::Reply(..)
             | Action::Wait(..)
+            | Action::WaitForLink(..)
             | Action::WaitForStop(_)
             | Action::WaitForQuiet(..)
             | Action::RejectStop => {}
@@ -168,6 +209,9 @@ impl Io for DaemonResources {
     fn show(&mut self, team: &Team, runtime: &Runtime, names: &BTreeSet<Name>) {
         let wall = Some(self.now().wall);
         for name in names.iter() {
+            if !team.members.contains_key(name) {
+                self.links.forget(name);
+            }
             self.roster.show((team, runtime), name, wall);
         }
         for record in std::mem::take(&mut self.news).iter() {
@@ -178,6 +222,7 @@ impl Io for DaemonResources {
     fn write_roster(&mut self, team: &Team) -> Result<(), IoFailed> {
         let Err(error) = self.roster.flush(&self.dir, team) else {
             self.roster_trouble = None;
+            self.roster_is_new = true;
             return Ok(());
         };
         tracing::error!("cannot write the roster (tried again): {error}");
@@ -185,6 +230,12 @@ impl Io for DaemonResources {
         self.roster.postpone(RETRY);
         Err(IoFailed)
     }
+}
+
+/// Returns the host of an incarnation; none: home.
+fn host_of<'t>(team: &'t Team, incarnation: &Incarnation) -> Option<&'t Name> {
+    let state = team.members.get(&incarnation.name)?;
+    state.record.terms.host.as_ref()
 }
 
 /// Tells whether it is the end of an incarnation, a plan or work that is submitted to be judged, or
@@ -286,7 +337,14 @@ impl DaemonResources {
         member: &Member,
         environment: &Environment,
     ) -> Event {
-        match self.try_start(incarnation, member, environment) {
+        let started = start_worker(
+            &mut self.supervisor,
+            &mut self.connections,
+            &self.inputs,
+            member,
+            environment,
+        );
+        match started {
             Ok(StartedWorker { identity, cgroup }) => Event::Started {
                 incarnation: incarnation.clone(),
                 process: Ok(identity),
@@ -299,7 +357,31 @@ impl DaemonResources {
         }
     }
 
+    /// Has an incarnation started on a host, which reports it.
+    fn start_there(
+        &mut self,
+        host: &Name,
+        member: &Member,
+        environment: &Environment,
+    ) -> Vec<Event> {
+        let incarnation = Incarnation::of(member);
+        match self.links.start(host, member, environment) {
+            Ok(worker) => {
+                self.connections.add_linked(incarnation, worker);
+                Vec::new()
+            }
+            Err(why) => vec![Event::not_started(incarnation, &why)],
+        }
+    }
+
     fn spawn_facts(&self, order: &SpawnOrder, terms: &Terms) -> SpawnFacts {
+        if terms.host.is_some() {
+            return SpawnFacts {
+                held: None,
+                lead_inbox: Ok(None),
+                cannot_commit: None,
+            };
+        }
         let begins = order.name == Name::lead() && !order.resume;
         SpawnFacts {
             held: liveness_lock_holder(&self.dir, &order.name),
@@ -311,27 +393,26 @@ impl DaemonResources {
             cannot_commit: cannot_commit(Path::new(&terms.workspace)),
         }
     }
+}
 
-    fn try_start(
-        &mut self,
-        incarnation: &Incarnation,
-        member: &Member,
-        environment: &Environment,
-    ) -> Result<StartedWorker, String> {
-        // The connection comes first: if it cannot be made, no process must be ended.
-        let connected = control::pair().and_then(|(ours, theirs)| {
-            Ok((
-                serve_inherited(ours, incarnation.clone(), &self.inputs)?,
-                theirs,
-            ))
-        });
-        let ((connection, outbound), theirs) =
-            connected.map_err(|error| format!("cannot make its connection: {error}"))?;
-        let started = self.supervisor.start(member, environment, theirs)?;
-        self.connections
-            .add_worker(incarnation.clone(), connection, outbound);
-        Ok(started)
-    }
+/// Starts the process of an incarnation, with a connection that it inherits.
+pub(crate) fn start_worker(
+    supervisor: &mut Supervisor,
+    connections: &mut Connections,
+    inputs: &Inputs,
+    member: &Member,
+    environment: &Environment,
+) -> Result<StartedWorker, String> {
+    let incarnation = Incarnation::of(member);
+    // The connection comes first: if it cannot be made, no process must be ended.
+    let connected = control::pair().and_then(|(ours, theirs)| {
+        Ok((serve_inherited(ours, incarnation.clone(), inputs)?, theirs))
+    });
+    let ((connection, outbound), theirs) =
+        connected.map_err(|error| format!("cannot make its connection: {error}"))?;
+    let started = supervisor.start(member, environment, theirs)?;
+    connections.add_worker(incarnation, connection, outbound);
+    Ok(started)
 }
 
 /// Returns where a fresh lead agent begins to read: it must not consume the mail that people got

@@ -128,6 +128,7 @@ impl RosterFile {
             doing,
             usage: member.usage,
             other_models: member.other_models.clone(),
+            read: member.host_read.unwrap_or_default(),
         })
     }
 
@@ -168,16 +169,27 @@ impl RosterFile {
             .mcp
             .iter()
             .map(|server| server.name.to_string());
+        let is_home = member.terms.host.is_none();
+        let process = member.process.as_ref().filter(|_| is_home);
+        let there = member.process.as_ref().filter(|_| !is_home);
         let shown = RosterMember {
             name: name.clone(),
             role: member.terms.role.clone(),
             status,
-            pid: member.process.as_ref().map(|process| process.pid),
-            start_ticks: member.process.as_ref().map(|process| process.start_ticks),
+            pid: process.map(|process| process.pid),
+            start_ticks: process.map(|process| process.start_ticks),
             cgroup: member.cgroup.clone(),
             incarnation: member.incarnation,
             model: member.terms.model.clone(),
             agent: member.terms.program.clone(),
+            host: member.terms.host.clone(),
+            host_read: (!is_home).then_some(state.read),
+            host_pid: there.map(|process| process.pid),
+            unreachable_since: if status.is_ended() {
+                None
+            } else {
+                runtime.unreachable_since(member)
+            },
             workspace: member.terms.workspace.clone(),
             checkout: member.terms.checkout.clone(),
             gate: team.gate(name),

@@ -218,6 +218,7 @@ pub fn member_facts(row: &MemberRow<'_>) -> Vec<(&'static str, String)> {
     };
     let pid = member
         .pid
+        .or(member.host_pid)
         .map_or_else(|| "-".to_owned(), |pid| pid.to_string());
     let mut all = vec![
         ("role", member.role.clone()),
@@ -232,6 +233,14 @@ pub fn member_facts(row: &MemberRow<'_>) -> Vec<(&'static str, String)> {
                 .map_or_else(|| "?".to_owned(), |unread| unread.to_string()),
         ),
         ("gate", member.gate.as_str().to_owned()),
+        (
+            "host",
+            member
+                .host
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+        ),
         ("pid", pid),
         ("incarnation", member.incarnation.to_string()),
         (

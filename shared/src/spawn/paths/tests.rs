@@ -66,6 +66,7 @@ impl Recorded {
             None
         };
         let recorded = before.map(|terms| RecordedPaths {
+            host: None,
             workspace: &terms.workspace,
             sandbox: &terms.sandbox,
         });

@@ -64,8 +64,22 @@ fn team(record: &TeamRecord) -> String {
         TeamEvent::Stopped => "the daemon ended".to_owned(),
         TeamEvent::Read => "the daemon read lines of the lead's inbox".to_owned(),
         TeamEvent::Restored => "the daemon put files of the team back, or their modes".to_owned(),
+        TeamEvent::Hosts => hosts(record),
         TeamEvent::Noted => record.content.clone().unwrap_or_default(),
     }
+}
+
+fn hosts(record: &TeamRecord) -> String {
+    let list = record.hosts.as_ref().map(|hosts| &hosts.list);
+    let names: Vec<&str> = list
+        .into_iter()
+        .flatten()
+        .map(|host| host.name.as_str())
+        .collect();
+    if names.is_empty() {
+        return "the team has no hosts".to_owned();
+    }
+    format!("the hosts of the team: {}", names.join(", "))
 }
 
 fn member(record: &MemberRecord) -> String {
@@ -121,6 +135,7 @@ fn exited(record: &MemberRecord) -> String {
     match member.phase {
         Phase::Shutdown => format!("{name} shut down{how}"),
         Phase::Killed => format!("{name} was killed{how}"),
+        Phase::Lost => format!("{name} is lost with its host"),
         Phase::Crashed => format!("{name} crashed{how}"),
         Phase::Spawning | Phase::Running => {
             format!(

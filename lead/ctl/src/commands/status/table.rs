@@ -24,12 +24,13 @@ const LEAST: usize = 16;
 const SEEN: usize = 2_000;
 
 /// In which order columns are left out where there is no room.
-const LEFT_OUT: [Column; 8] = [
+const LEFT_OUT: [Column; 9] = [
     Column::Tokens,
     Column::Pid,
     Column::Cost,
     Column::Model,
     Column::Role,
+    Column::Host,
     Column::Gate,
     Column::Unread,
     Column::Since,
@@ -87,6 +88,7 @@ fn columns_to_show(rows: &[MemberRow<'_>]) -> Vec<Column> {
         .any(|row| row.cost.is_some_and(|cost| cost > Dollars::default()));
     let restarts = rows.iter().any(|row| row.member.restarts > 0);
     let tasks = rows.iter().any(|row| row.task.is_some());
+    let hosts = rows.iter().any(|row| row.member.host.is_some());
     Column::value_variants()
         .iter()
         .copied()
@@ -95,6 +97,7 @@ fn columns_to_show(rows: &[MemberRow<'_>]) -> Vec<Column> {
             Column::Cost => money,
             Column::Restarts => restarts,
             Column::Task => tasks,
+            Column::Host => hosts,
             _ => true,
         })
         .collect()
@@ -102,8 +105,8 @@ fn columns_to_show(rows: &[MemberRow<'_>]) -> Vec<Column> {
 
 fn table(rows: &[MemberRow<'_>], headings: bool) -> Table {
     let mut table = Table::new(&[
-        "NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "MODEL", "TOKENS", "COST",
-        "RESTARTS", "TASK", "DOING",
+        "NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "HOST", "PID", "MODEL", "TOKENS",
+        "COST", "RESTARTS", "TASK", "DOING",
     ]);
     let mut last = None;
     for row in rows {
@@ -159,6 +162,7 @@ fn cell(row: &MemberRow<'_>, column: Column, words: bool) -> Cell {
             member.gate.as_str(),
             if member.gate == Gate::Open { DIM } else { BOLD },
         ),
+        Column::Host => dash_or(member.host.as_ref().map(ToString::to_string)),
         Column::Pid => Cell::new(pid(member)),
         Column::Model => Cell::new(cut(&member.mind(), Some(MODEL))),
         Column::Tokens if words => dash_or(spent.then(|| tokens::all(&member.usage))),

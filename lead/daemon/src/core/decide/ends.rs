@@ -35,7 +35,7 @@ impl DecisionView<'_> {
         };
         let end = self.end_of(member);
         let next = match end {
-            End::Shutdown | End::Killed => CrashOutcome::End { note: None },
+            End::Shutdown | End::Killed | End::Lost => CrashOutcome::End { note: None },
             End::Crashed if member.phase == Phase::Spawning => {
                 let note = "it was never run: the daemon ended before it had begun";
                 CrashOutcome::End {
@@ -85,6 +85,20 @@ impl DecisionView<'_> {
             _ => CrashOutcome::End { note: None },
         };
         self.exited(&member, ended, (end, next), ids)
+    }
+
+    /// Records that an incarnation is lost with its host: how it ended, and whether it has, is not
+    /// known.
+    pub(super) fn lost(&self, member: &Member, ids: &mut dyn Ids) -> Decision {
+        let ended = Ended {
+            inbox: self.unread.end,
+            unread: self.unread.count,
+            mail: Some(self.unread.mail.clone()),
+            more_mail: self.unread.more,
+            ..Ended::default()
+        };
+        let next = CrashOutcome::End { note: None };
+        self.exited(member, &ended, (End::Lost, next), ids)
     }
 
     /// Returns how an incarnation ended, from the journal alone.

@@ -180,7 +180,12 @@ impl DecisionView<'_> {
                 "`teamctl log teamd` says why; fix that, then try again",
             ));
         }
+        self.may_begin_there(order)?;
         let terms = self.terms_of(order);
+        if terms.host.is_some() {
+            // What the machine at home can confine says nothing about another one.
+            return Ok(());
+        }
         let has_agent = terms.program.is_some();
         let sandbox = terms.sandbox;
         let layers = self.places.layers;
@@ -379,7 +384,7 @@ impl DecisionView<'_> {
         }
         let files = archive_names(name, self.team.seq + 1);
         // What came since its end waited for an incarnation that will not be.
-        let returned = self.returned_by(name, self.sent_since);
+        let returned = self.returned_by(name, &self.unread.mail);
         let record = MemberRecord {
             tell: returned.iter().filter_map(notice_of_returned).collect(),
             returned,

@@ -273,7 +273,7 @@ impl DecisionView<'_> {
         force_after: Option<f64>,
         ids: &mut dyn Ids,
     ) -> Decision {
-        let stopping = Record::Team(self.team_record(TeamEvent::Stopping));
+        let stopping = Record::Team(Box::new(self.team_record(TeamEvent::Stopping)));
         let first = if self.team.stopping {
             Decision::default()
         } else {
@@ -314,7 +314,7 @@ impl DecisionView<'_> {
             return self.terminate_incarnation(incarnation, Ending::Force);
         }
         if self.team.stopping {
-            let staying = Record::Team(self.team_record(TeamEvent::Staying));
+            let staying = Record::Team(Box::new(self.team_record(TeamEvent::Staying)));
             return Decision::default().record(staying).act(Action::RejectStop);
         }
         Decision::default()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use teamd_shared::control::{Refusal, RefusalCode, ToWorker};
+use teamd_shared::control::{Done, Refusal, RefusalCode, ToWorker};
 use teamd_shared::environment::Environment;
 use teamd_shared::name::Name;
 use teamd_shared::task::TaskStatus;
@@ -15,7 +15,7 @@ use crate::core::event::{Action, Event};
 use crate::core::incarnation::Incarnation;
 use crate::core::io::Io;
 use crate::core::job::Job;
-use crate::core::runtime::WorkerLink;
+use crate::core::runtime::{HostLink, WorkerLink};
 use crate::core::watchdog::LookResult;
 
 /// The pause before a check that could not run is tried again.
@@ -47,6 +47,10 @@ impl Dispatcher {
         for name in &batch.touched {
             self.answers
                 .extend(self.waiters.answered(&self.team, &self.runtime, name));
+        }
+        for client in self.waiters.linked(&self.runtime) {
+            let hosts = self.view(now).hosts();
+            self.answers.push(client, Ok(Done::Hosts(hosts)));
         }
         io.show(&self.team, &self.runtime, &batch.touched);
         self.close_if_all_are_gone(io);
@@ -100,6 +104,18 @@ impl Dispatcher {
             Action::WaitForStop(client) => self.waiters.add_for_stop(client),
             Action::WaitForQuiet(client, goal) => self.waiters.add_for_quiet(client, goal),
             Action::RejectStop => self.answer_rejected_stop(),
+            Action::Dial(host) => {
+                let is_up = |link: &HostLink| link.is_up();
+                if !self.runtime.link_to(&host.name).is_some_and(is_up) {
+                    self.runtime.forget_link(&host.name);
+                }
+                self.hand_on(Action::Dial(host), io);
+            }
+            Action::WaitForLink(client, host) => self.waiters.add_for_link(client, host),
+            Action::HangUp(host) => {
+                self.runtime.forget_link(&host);
+                self.hand_on(Action::HangUp(host), io);
+            }
             Action::Say(..)
             | Action::Terminate(_)
             | Action::Look(..)

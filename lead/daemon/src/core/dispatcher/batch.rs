@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use teamd_shared::control::Command;
-use teamd_shared::inbox::UnreadMail;
+use teamd_shared::inbox::Unread;
 use teamd_shared::journal::{Line, MemberEvent, Record, Team, VERSION};
 use teamd_shared::name::Name;
 use teamd_shared::task::{TaskId, TaskStatus};
@@ -11,8 +11,10 @@ use teamd_shared::task::{TaskId, TaskStatus};
 use super::Dispatcher;
 use crate::core::decide::DecisionView;
 use crate::core::event::{Action, Event, Now};
+use crate::core::incarnation::Incarnation;
 use crate::core::io::Io;
 use crate::core::job::Then;
+use crate::core::runtime::members_of;
 
 /// What a batch of events led to.
 #[derive(Debug, Default)]
@@ -41,9 +43,9 @@ impl Dispatcher {
             && let Some(event) = self.events.pop_front()
         {
             self.runtime.apply(&self.team, &event);
-            let sent_since = self.sent_since_end(&event, io);
+            let unread = self.unread_of(&event, io);
             let view = DecisionView {
-                sent_since: &sent_since,
+                unread: &unread,
                 ..self.view(now)
             };
             let decision = io.decide(&view, &event);
@@ -52,6 +54,12 @@ impl Dispatcher {
                     .incarnation()
                     .map(|incarnation| incarnation.name.clone()),
             );
+            if let Event::Link { host, .. } = &event {
+                let there = members_of(&self.team, host);
+                batch
+                    .touched
+                    .extend(there.map(|member| member.name.clone()));
+            }
             if let Event::LeadRead { position, .. } = &event {
                 self.lead = *position;
             }
@@ -71,25 +79,40 @@ impl Dispatcher {
         batch
     }
 
-    /// Returns what was sent to a member after its end, if the event may forget it: no other
+    /// Returns what a member has not read that the event may forget, or take for lost: no other
     /// incarnation of it reads that.
-    fn sent_since_end(&self, event: &Event, io: &mut dyn Io) -> Vec<UnreadMail> {
+    fn unread_of(&self, event: &Event, io: &mut dyn Io) -> Unread {
         let command = match event {
             Event::Command(_, _, command) => command,
             Event::JobEnded { job, .. } => match self.runtime.jobs.then(*job) {
                 Some(Then::Command(suspended)) => &suspended.command,
-                _ => return Vec::new(),
+                _ => return Unread::default(),
             },
-            _ => return Vec::new(),
+            _ => return Unread::default(),
         };
-        let Command::Forget { name, .. } = command else {
-            return Vec::new();
+        let name = match command {
+            Command::Forget { name, .. } => name,
+            Command::Lose { name } => return self.unread_of_lost(name, io),
+            _ => return Unread::default(),
         };
         let member = self.team.members.get(name).map(|state| &state.record);
         match member.and_then(|member| member.exit.as_ref()) {
             Some(exit) => io.unread_mail(name, exit.inbox),
-            None => Vec::new(),
+            None => Unread::default(),
         }
+    }
+
+    /// Returns what a member on a host has not read, as far as its host has said.
+    fn unread_of_lost(&self, name: &Name, io: &mut dyn Io) -> Unread {
+        let Some(state) = self.team.members.get(name) else {
+            return Unread::default();
+        };
+        let member = &state.record;
+        let worker = self.runtime.of(&Incarnation::of(member));
+        let read = worker.map_or(0, |worker| worker.state.read);
+        let began = member.begins_at.offset;
+        let from = io.position_at(name, read.max(began));
+        io.unread_mail(name, from)
     }
 
     /// Gives records their lines, and derived records lines of their own.

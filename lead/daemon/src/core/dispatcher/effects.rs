@@ -53,7 +53,7 @@ impl Dispatcher {
         self.finish_effects(io);
         let record = TeamRecord::of(TeamEvent::Stopped, self.team.team_name.clone(), None);
         let mut batch = DecisionBatch::default();
-        self.apply(Record::Team(record), io.now(), &mut batch);
+        self.apply(Record::Team(Box::new(record)), io.now(), &mut batch);
         match io.append(&batch.lines) {
             Ok(()) => self.journal_closed(),
             Err(error) => self.not_written(batch, error, io),

@@ -10,7 +10,7 @@ use teamd_shared::control::{
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{CountingIds, RequestId};
-use teamd_shared::inbox::UnreadMail;
+use teamd_shared::inbox::Unread;
 use teamd_shared::job::JobReport;
 use teamd_shared::journal::{Line, Record, RejectedLine, SNAPSHOT_LINES, TeamEvent};
 use teamd_shared::member::{Doing, Member, Phase};
@@ -74,8 +74,12 @@ struct Recorder {
 }
 
 impl Io for Recorder {
-    fn unread_mail(&mut self, _: &Name, _: Position) -> Vec<UnreadMail> {
-        Vec::new()
+    fn unread_mail(&mut self, _: &Name, _: Position) -> Unread {
+        Unread::default()
+    }
+
+    fn position_at(&mut self, _: &Name, _: u64) -> Position {
+        Position::START
     }
 
     fn has_unread(&mut self, _: &Name, _: u64) -> bool {

@@ -20,9 +20,20 @@ impl Runtime {
             self.members.remove(name);
             return;
         };
+        let is_unreachable = self.unreachable_since(member).is_some();
         let worker = self.enter(&Incarnation::of(member));
+        if is_unreachable {
+            worker.stop_clocks();
+            return;
+        }
         worker.arm_watch(team, name, now, rules);
-        let age = worker.adopted_age;
+        // The clock of a member on a host stood still: its age counts by its record.
+        let age = match &member.terms.host {
+            Some(_) => {
+                Duration::try_from_secs_f64(now.wall - member.spawned_at).unwrap_or_default()
+            }
+            None => worker.adopted_age,
+        };
         let is_idle = worker.ready
             && worker.state.doing == Doing::Idle
             && !worker.has_unread

@@ -13,6 +13,7 @@ fn idle() -> LastSaid {
         doing: Doing::Idle,
         usage: Usage::default(),
         other_models: OtherModels::default(),
+        read: 0,
     }
 }
 

@@ -20,6 +20,10 @@ impl Runtime {
         now: Now,
         rules: DecisionRules,
     ) {
+        let member = team.members.get(&incarnation.name);
+        if member.is_some_and(|state| self.unreachable_since(&state.record).is_some()) {
+            return;
+        }
         if let Some(worker) = self.of_mut(incarnation)
             && worker.ready
         {

@@ -49,6 +49,12 @@ impl DecisionView<'_> {
             return Err(works_on_no_task("the lead agent"));
         }
         let member = self.running(name)?;
+        if let Some(host) = &member.terms.host {
+            return Err(conflict(
+                format!("{name} is on {host}, and tasks are worked on at home"),
+                "write to the lead what you can do",
+            ));
+        }
         if let Some(held) = self.team.held_by(name) {
             let message = format!("{name} holds {} already", held.title());
             return Err(conflict(message, "submit or release it first"));

@@ -145,7 +145,7 @@ impl DecisionView<'_> {
             tell,
             ..self.team_record(TeamEvent::Noted)
         };
-        Decision::default().record(Record::Team(record))
+        Decision::default().record(Record::Team(Box::new(record)))
     }
 
     /// Notifies the lead about tasks that wait for a person or the lead, because the owner that

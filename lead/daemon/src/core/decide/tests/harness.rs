@@ -9,7 +9,7 @@ use teamd_shared::control::{
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{CountingIds, Ids, RequestId};
-use teamd_shared::inbox::UnreadMail;
+use teamd_shared::inbox::Unread;
 use teamd_shared::job::JobReport;
 use teamd_shared::journal::{Line, Record, SNAPSHOT_LINES, Team};
 use teamd_shared::member::{Doing, Emptied, Member, Restart, TermsPatch};
@@ -68,7 +68,7 @@ pub(super) struct Harness {
     pub(super) now: Now,
     pub(super) rules: DecisionRules,
     pub(super) places: JobPlaces,
-    pub(super) sent_since: Vec<UnreadMail>,
+    pub(super) unread: Unread,
     ids: CountingIds,
 }
 
@@ -85,7 +85,7 @@ impl Harness {
             now,
             rules: rules(),
             places: places(),
-            sent_since: Vec::new(),
+            unread: Unread::default(),
             ids: CountingIds::default(),
         }
     }
@@ -100,7 +100,7 @@ impl Harness {
             rules: self.rules,
             places: &self.places,
             prepared: None,
-            sent_since: &self.sent_since,
+            unread: &self.unread,
         };
         let decision = decide(&view, event, &mut self.ids);
         if let Event::JobEnded { job, ended } = event {

@@ -3,6 +3,7 @@
 mod agent;
 mod branches;
 mod ends;
+mod hosts;
 mod imports;
 mod ladder;
 mod members;

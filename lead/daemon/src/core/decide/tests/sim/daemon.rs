@@ -10,7 +10,7 @@ use std::time::Duration;
 use teamd_shared::control::{Command, SpawnOrder, TaskOrder, ToWorker};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
-use teamd_shared::inbox::UnreadMail;
+use teamd_shared::inbox::Unread;
 use teamd_shared::journal::{Line, Team};
 use teamd_shared::member::{Gate, MemberStatus};
 use teamd_shared::name::Name;
@@ -411,8 +411,12 @@ impl Hands<'_> {
 }
 
 impl Io for Hands<'_> {
-    fn unread_mail(&mut self, _: &Name, _: Position) -> Vec<UnreadMail> {
-        Vec::new()
+    fn unread_mail(&mut self, _: &Name, _: Position) -> Unread {
+        Unread::default()
+    }
+
+    fn position_at(&mut self, _: &Name, _: u64) -> Position {
+        Position::START
     }
 
     fn has_unread(&mut self, _: &Name, _: u64) -> bool {

@@ -385,7 +385,7 @@ fn an_id_that_is_drawn_twice_is_given_once() {
         rules: harness.rules,
         places: &harness.places,
         prepared: None,
-        sent_since: &[],
+        unread: &teamd_shared::inbox::NOTHING_UNREAD,
     };
     let stopped = decide(&view, &Event::Terminate, &mut Doubled(3));
     let ids: Vec<_> = stopped

@@ -354,7 +354,7 @@ fn only_an_ended_member_is_forgotten_and_its_name_is_free_once_its_files_are_mov
     let id = harness.request_shutdown("alice", Some(0.0));
     harness.advance(0);
     harness.ends(&alice);
-    harness.sent_since = vec![UnreadMail {
+    harness.unread.mail = vec![UnreadMail {
         id: Uuid::from_u128(1),
         from: "user".to_owned(),
         text: "queued".to_owned(),

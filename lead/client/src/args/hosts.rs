@@ -1,0 +1,42 @@
+//! The command line of `teamctl host`.
+
+use clap::{Args, Subcommand};
+use teamd_shared::name::Name;
+
+use super::value::host;
+
+#[derive(Debug, Args)]
+pub struct HostArgs {
+    #[command(subcommand)]
+    pub command: HostCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum HostCommand {
+    /// Add a host, after a look at its login and its version of teamd
+    Add {
+        /// What the team calls it
+        #[arg(value_parser = host)]
+        name: Name,
+        /// Where ssh finds it [default: the name]
+        #[arg(long, value_name = "[USER@]HOST")]
+        ssh: Option<String>,
+        /// Run teammates there even if it cannot sandbox their commands as promised
+        #[arg(long)]
+        allow_weak_sandbox: bool,
+    },
+    /// Log in to a host in this terminal, to answer what ssh asks, and connect again
+    Login {
+        /// The host
+        #[arg(value_parser = host)]
+        name: Name,
+    },
+    /// List the hosts and their links
+    List,
+    /// Remove a host that has no teammates
+    Remove {
+        /// The host
+        #[arg(value_parser = host)]
+        name: Name,
+    },
+}

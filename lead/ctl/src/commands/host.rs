@@ -1,0 +1,220 @@
+//! `teamctl host`: other machines that run teammates of the team.
+
+use std::io::IsTerminal;
+use std::process::{Command as Process, Stdio};
+use std::time::Duration;
+
+use serde_json::json;
+use teamd_client::act::auto_start::ensure_daemon;
+use teamd_client::act::waiting::Requester;
+use teamd_client::args::{HostArgs, HostCommand};
+use teamd_client::connection::unexpected;
+use teamd_client::context::{Context, block_on};
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
+use teamd_client::print::table::{Cell, Table};
+use teamd_client::print::{clock, escape};
+use teamd_client::read::journal;
+use teamd_shared::clock::wall;
+use teamd_shared::control::{Command, Done};
+use teamd_shared::host::{Host, HostStatus, LinkState, can_be_dialled, line_there};
+use teamd_shared::name::Name;
+
+/// How long a host may take until its link is up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The options of `ssh` for the look at a host: nothing of the configuration but the login counts.
+const OPTIONS: [&str; 5] = [
+    "ConnectTimeout=10",
+    "RemoteCommand=none",
+    "ClearAllForwardings=yes",
+    "ForwardAgent=no",
+    "PermitLocalCommand=no",
+];
+
+/// Runs the command.
+pub(crate) fn run(context: &Context, args: HostArgs) -> CommandResult {
+    match args.command {
+        HostCommand::Add {
+            name,
+            ssh,
+            allow_weak_sandbox,
+        } => {
+            let ssh = ssh.unwrap_or_else(|| name.to_string());
+            let host = Host {
+                name,
+                ssh,
+                allow_weak_sandbox,
+            };
+            add(context, host)
+        }
+        HostCommand::Login { name } => {
+            let host = known(context, &name)?;
+            add(context, host)
+        }
+        HostCommand::List => list(context),
+        HostCommand::Remove { name } => {
+            let hosts = ask(context, Command::RemoveHost { name })?;
+            show(context, &hosts)
+        }
+    }
+}
+
+/// Adds a host after a look at it, and waits until its link is up.
+fn add(context: &Context, host: Host) -> CommandResult {
+    can_be_dialled(&host.ssh).map_err(|why| {
+        CommandError::new(ExitCode::Usage, why).hint("name it as for ssh: `--ssh USER@HOST`")
+    })?;
+    let version = version_there(&host)?;
+    ensure_daemon(context, false, |_| Ok(()))?;
+    let name = host.name.clone();
+    let hosts = ask(context, Command::AddHost(host))?;
+    let status = hosts.into_iter().find(|status| status.host.name == name);
+    let Some(status) = status else {
+        return Err(CommandError::new(
+            ExitCode::Failed,
+            format!("{name} was removed meanwhile"),
+        ));
+    };
+    match &status.link {
+        LinkState::Up => {
+            let text = format!("{name} is linked (teamd {version} at {})", status.host.ssh);
+            context
+                .out
+                .result(&json!(status), escape::line(&text).into_owned())?;
+            context.out.note(format_args!(
+                "the owner of {name} can read the keys, the mail and the work of the teammates there"
+            ));
+            Ok(ExitCode::Done)
+        }
+        LinkState::Unreachable { why } => {
+            let message = format!("{name} is added, and cannot be reached: {why}");
+            Err(CommandError::new(ExitCode::Failed, message)
+                .hint("it is dialled again by itself: `teamctl host list` shows the links"))
+        }
+        LinkState::NeedsAttention { why, hint } => {
+            let message = format!("{name} is added, and is not linked: {why}");
+            Err(CommandError::new(ExitCode::Failed, message).hint(hint))
+        }
+    }
+}
+
+/// Asks the host for the version of its `teamd`, in this terminal: ssh may ask something.
+fn version_there(host: &Host) -> Result<String, CommandError> {
+    let mut ssh = Process::new("ssh");
+    ssh.args(["-T", "-S", "none"]);
+    for option in OPTIONS {
+        ssh.args(["-o", option]);
+    }
+    if !std::io::stdin().is_terminal() {
+        ssh.args(["-o", "BatchMode=yes"]);
+    }
+    let asked = ssh
+        .args(["--", &host.ssh, &line_there("--version")])
+        .stdin(Stdio::inherit())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| CommandError::refused("cannot run ssh", &error))?;
+    let place = escape::line(&host.ssh).into_owned();
+    match asked.status.code() {
+        Some(0) => {}
+        Some(127) => {
+            return Err(CommandError::new(
+                ExitCode::Failed,
+                format!("there is no teamd on the PATH of {place}"),
+            )
+            .hint("install teamd, teamctl and team-worker of this version there"));
+        }
+        Some(255) => {
+            return Err(CommandError::new(
+                ExitCode::Failed,
+                format!("ssh could not connect to {place}"),
+            )
+            .hint(format!("try `ssh {place} true` first")));
+        }
+        _ => {
+            return Err(CommandError::new(
+                ExitCode::Failed,
+                format!("`teamd --version` failed at {place} ({})", asked.status),
+            ));
+        }
+    }
+    let said = String::from_utf8_lossy(&asked.stdout).into_owned();
+    let version = said.lines().find_map(|line| line.strip_prefix("teamd "));
+    let version = version.map(|version| escape::line(version.trim()).into_owned());
+    version.ok_or_else(|| {
+        CommandError::new(
+            ExitCode::Failed,
+            format!("{place} does not say which version of teamd it has"),
+        )
+        .hint(format!("try `ssh {place} teamd --version`"))
+    })
+}
+
+/// Returns a host as it is recorded.
+fn known(context: &Context, name: &Name) -> Result<Host, CommandError> {
+    let team = journal::fold(&context.dir()?)?;
+    let hosts = team.hosts.as_ref();
+    let host = hosts.and_then(|hosts| hosts.get(name)).cloned();
+    host.ok_or_else(|| {
+        CommandError::new(ExitCode::NotFound, format!("there is no host {name}"))
+            .hint(format!("`teamctl host add {name}` adds it"))
+    })
+}
+
+fn list(context: &Context) -> CommandResult {
+    let hosts = ask(context, Command::Hosts)?;
+    show(context, &hosts)
+}
+
+fn show(context: &Context, hosts: &[HostStatus]) -> CommandResult {
+    if context.out.is_json() {
+        return context.out.json(&hosts).map(|()| ExitCode::Done);
+    }
+    if hosts.is_empty() {
+        context.out.note("the team has no hosts");
+        context
+            .out
+            .hint("`teamctl host add NAME --ssh USER@HOST` adds one");
+        return Ok(ExitCode::Done);
+    }
+    let mut table = Table::new(&["NAME", "LINK", "TEAMMATES", "VERSION", "SINCE", ""]);
+    for status in hosts {
+        let (link, why) = match &status.link {
+            LinkState::Up => ("up", String::new()),
+            LinkState::Unreachable { why } => ("unreachable", why.clone()),
+            LinkState::NeedsAttention { why, hint } => ("needs you", format!("{why}: {hint}")),
+        };
+        let since = clock::span((wall() - status.since).max(0.0));
+        table.row(vec![
+            Cell::new(status.host.name.as_str()),
+            Cell::new(link),
+            Cell::new(status.teammates.to_string()),
+            Cell::new(status.version.as_deref().unwrap_or("-")),
+            Cell::new(since),
+            Cell::new(why).wrapping(),
+        ]);
+    }
+    context.out.text(table.render(context.out.width()))?;
+    Ok(ExitCode::Done)
+}
+
+fn ask(context: &Context, command: Command) -> Result<Vec<HostStatus>, CommandError> {
+    let dir = context.dir()?;
+    let requester = Requester {
+        dir: &dir,
+        out: &context.out,
+        timeout: Some(PATIENCE),
+    };
+    match block_on(requester.one(command))? {
+        Ok(Ok(Done::Hosts(hosts))) => Ok(hosts),
+        Ok(Ok(other)) => Err(unexpected(&other)),
+        Ok(Err(refusal)) => Err(refusal.into()),
+        Err(early) => Err(early.error(
+            "the daemon",
+            "it is not known yet whether the host can be reached".to_owned(),
+            "`teamctl host list` shows the links",
+        )),
+    }
+}

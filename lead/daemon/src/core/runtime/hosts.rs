@@ -1,0 +1,80 @@
+//! The links to the hosts, as they are reported. Nothing of that is journaled: a host that cannot
+//! be reached has ended nothing.
+
+use teamd_shared::host::LinkState;
+use teamd_shared::journal::Team;
+use teamd_shared::member::Member;
+use teamd_shared::name::Name;
+
+use super::member::WorkerLink;
+use super::{MemberRuntime, Runtime};
+
+/// The link to one host.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct HostLink {
+    pub(crate) state: LinkState,
+    /// Seconds since 1970, when that began.
+    pub(crate) since: f64,
+    /// The version of the program there.
+    pub(crate) version: Option<String>,
+}
+
+impl HostLink {
+    pub(crate) fn is_up(&self) -> bool {
+        self.state == LinkState::Up
+    }
+}
+
+impl Runtime {
+    /// Records what became of a link. Without it no frame of a worker there counts, and its clocks
+    /// stand still.
+    pub(super) fn record_link(&mut self, team: &Team, host: &Name, link: &HostLink) {
+        self.hosts.insert(host.clone(), link.clone());
+        if link.is_up() {
+            return;
+        }
+        for member in members_of(team, host) {
+            if let Some(worker) = self.members.get_mut(&member.name) {
+                worker.link = WorkerLink::Closed;
+                worker.stop_clocks();
+            }
+        }
+    }
+
+    /// Forgets the link to a host that was removed.
+    pub(crate) fn forget_link(&mut self, host: &Name) {
+        self.hosts.remove(host);
+    }
+
+    /// Returns the link to a host; none: nothing was heard of it yet.
+    pub(crate) fn link_to(&self, host: &Name) -> Option<&HostLink> {
+        self.hosts.get(host)
+    }
+
+    /// Returns since when the host of a member cannot be reached, in seconds since 1970; none if it
+    /// can, or if the member is at home.
+    pub(crate) fn unreachable_since(&self, member: &Member) -> Option<f64> {
+        let host = member.terms.host.as_ref()?;
+        match self.hosts.get(host) {
+            Some(link) if link.is_up() => None,
+            Some(link) => Some(link.since),
+            None => Some(member.updated_at),
+        }
+    }
+}
+
+impl MemberRuntime {
+    /// Drops all deadlines: they begin anew when its host is reached again.
+    pub(super) fn stop_clocks(&mut self) {
+        self.ladder = super::ladder::Ladder::default();
+        self.watch = crate::core::watchdog::ResponseWatch::default();
+    }
+}
+
+/// Returns the members of a host that have not ended.
+pub(crate) fn members_of<'t>(team: &'t Team, host: &'t Name) -> impl Iterator<Item = &'t Member> {
+    team.members
+        .values()
+        .map(|state| &state.record)
+        .filter(move |member| member.terms.host.as_ref() == Some(host) && !member.phase.is_ended())
+}

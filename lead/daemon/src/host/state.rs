@@ -1,0 +1,210 @@
+//! What `host.jsonl` says: whom this host obeys, and what has run here. A fold, pure.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use teamd_shared::inbox::LinePlace;
+use teamd_shared::link::{HomeIdentity, HostedEnd, StartOrder, Whose};
+use teamd_shared::member::Member;
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+
+use crate::core::incarnation::Incarnation;
+
+/// A line of `host.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct HostLine {
+    /// Seconds since 1970.
+    pub(super) at: f64,
+    #[serde(flatten)]
+    pub(super) record: HostRecord,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(super) enum HostRecord {
+    /// From now on it obeys this home.
+    Obeys(Obeyed),
+    /// A process was started. Its worker is welcomed only then.
+    Spawned(Box<Spawned>),
+    /// Nothing of an incarnation is left.
+    Exited(Box<Exited>),
+    /// The files of a member are in the archive, and home does not know it any more.
+    Forgotten {
+        /// The member.
+        name: Name,
+    },
+}
+
+/// Whom a host obeys.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Obeyed {
+    #[serde(flatten)]
+    pub(super) home: HomeIdentity,
+    /// What home calls this host.
+    pub(super) host: Name,
+}
+
+/// A started process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Spawned {
+    /// The member, with the paths and positions of this host, its process and its cgroup.
+    pub(super) member: Member,
+    /// The workspace as home named it.
+    pub(super) named: String,
+    /// Up to where mail has come back to its senders before.
+    pub(super) returned_up_to: Option<Position>,
+}
+
+/// The end of an incarnation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Exited {
+    /// The incarnation.
+    pub(super) of: Whose,
+    /// As home hears it.
+    pub(super) end: HostedEnd,
+    /// The end of its inbox here.
+    pub(super) inbox: Position,
+}
+
+/// The state.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct HostState {
+    pub(super) obeys: Option<Obeyed>,
+    pub(super) members: BTreeMap<Name, Hosted>,
+}
+
+/// The last incarnation of a member at this host.
+#[derive(Debug, PartialEq)]
+pub(super) struct Hosted {
+    pub(super) spawned: Spawned,
+    /// How it ended, if it has.
+    pub(super) exit: Option<Exited>,
+    /// How the one before ended.
+    before: Option<Exited>,
+}
+
+/// What an order to start an incarnation meets.
+#[derive(Debug, PartialEq)]
+pub(super) enum Standing<'a> {
+    /// It can be started.
+    New,
+    /// It runs.
+    Runs(&'a Member),
+    /// It has ended.
+    Ended(&'a Exited),
+    /// This incarnation of the member runs.
+    AnotherRuns(u32),
+    /// This later incarnation has run.
+    Later(u32),
+}
+
+impl HostState {
+    /// Applies a record.
+    pub(super) fn apply(&mut self, record: HostRecord) {
+        match record {
+            HostRecord::Obeys(home) => self.obeys = Some(home),
+            HostRecord::Spawned(spawned) => {
+                let name = spawned.member.name.clone();
+                let earlier = self.members.remove(&name);
+                let hosted = Hosted {
+                    spawned: *spawned,
+                    exit: None,
+                    before: earlier.and_then(|it| it.exit.or(it.before)),
+                };
+                self.members.insert(name, hosted);
+            }
+            HostRecord::Exited(exited) => {
+                let hosted = self.members.get_mut(&exited.of.name);
+                if let Some(hosted) = hosted
+                    && hosted.spawned.member.incarnation == exited.of.incarnation
+                {
+                    hosted.exit = Some(*exited);
+                }
+            }
+            HostRecord::Forgotten { name } => {
+                self.members.remove(&name);
+            }
+        }
+    }
+
+    /// Returns the incarnations that have not ended.
+    pub(super) fn unended(&self) -> impl Iterator<Item = &Spawned> {
+        let unended = self.members.values().filter(|it| it.exit.is_none());
+        unended.map(|it| &it.spawned)
+    }
+
+    /// Returns how the last incarnations of members have ended.
+    pub(super) fn ended(&self) -> impl Iterator<Item = &Exited> {
+        self.members.values().filter_map(|it| it.exit.as_ref())
+    }
+
+    /// Returns the record of an incarnation that has not ended.
+    pub(super) fn running(&self, incarnation: &Incarnation) -> Option<&Spawned> {
+        let hosted = self.members.get(&incarnation.name)?;
+        let is_it =
+            hosted.exit.is_none() && hosted.spawned.member.incarnation == incarnation.number;
+        is_it.then_some(&hosted.spawned)
+    }
+
+    /// Returns what an order to start this incarnation meets.
+    pub(super) fn standing(&self, of: &Incarnation) -> Standing<'_> {
+        let Some(hosted) = self.members.get(&of.name) else {
+            return Standing::New;
+        };
+        let member = &hosted.spawned.member;
+        match &hosted.exit {
+            None if member.incarnation == of.number => Standing::Runs(member),
+            None => Standing::AnotherRuns(member.incarnation),
+            Some(exit) if member.incarnation == of.number => Standing::Ended(exit),
+            Some(_) if member.incarnation > of.number => Standing::Later(member.incarnation),
+            Some(_) => Standing::New,
+        }
+    }
+
+    /// Returns where the conversation of an ordered incarnation begins, if a record says so: an
+    /// incarnation of the same conversation, or the end of the one before.
+    pub(super) fn beginning(&self, order: &StartOrder) -> Option<Position> {
+        let hosted = self.members.get(&order.member.name)?;
+        let last = &hosted.spawned.member;
+        if order.member.conversation == last.conversation {
+            return Some(last.begins_at);
+        }
+        hosted.end_at(order.begins_after)
+    }
+
+    /// Returns the place that a line of home's inbox has here, if it was the last one at an end.
+    pub(super) fn end_at(&self, name: &Name, line: Option<LinePlace>) -> Option<Position> {
+        self.members.get(name)?.end_at(line)
+    }
+
+    /// Returns the real workspace of the last incarnation, if it was named like this.
+    pub(super) fn workspace(&self, name: &Name, named: &str) -> Option<&str> {
+        let spawned = &self.members.get(name)?.spawned;
+        (spawned.named == named).then_some(spawned.member.terms.workspace.as_str())
+    }
+
+    /// Returns where commands of members could write at this host.
+    pub(super) fn territory(&self) -> Vec<String> {
+        let mut paths = Vec::new();
+        for hosted in self.members.values() {
+            let terms = &hosted.spawned.member.terms;
+            paths.push(terms.workspace.clone());
+            paths.extend(terms.sandbox.writable.iter().cloned());
+        }
+        paths.sort();
+        paths.dedup();
+        paths
+    }
+}
+
+impl Hosted {
+    fn end_at(&self, line: Option<LinePlace>) -> Option<Position> {
+        let exit = self.exit.as_ref().or(self.before.as_ref())?;
+        (exit.end.inbox == line).then_some(exit.inbox)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,520 @@
+//! The links to the hosts: one task dials each, and the event loop says and hears frames.
+//!
+//! **Who writes** an inbox: the intake of a link, for members of home, beside all others who append
+//! there. **Who reads** the inbox of a member of a host: this file, in order, from the line that the
+//! host has taken last. **When home dies**, the link dies with it; the next daemon dials again, and
+//! both sides say anew what holds.
+
+mod dial;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use teamd_shared::clock;
+use teamd_shared::control::{ToWorker, Welcome};
+use teamd_shared::environment::Environment;
+use teamd_shared::host::Host;
+use teamd_shared::inbox::{LinePlace, ReadError, line_before, position_after};
+use teamd_shared::link::{MailLine, StartOrder, ToHost, Whose, given_to_hosts};
+use teamd_shared::member::Member;
+use teamd_shared::message::Message;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::TeamDir;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+use self::dial::Dialer;
+pub(crate) use self::dial::LinkNews;
+use super::connections::Inputs;
+use super::mail_relay::{IntakeError, MailIntake, OutboxLine, OutboxReader};
+use crate::core::incarnation::Incarnation;
+
+/// All links.
+#[derive(Debug)]
+pub(crate) struct Links {
+    dir: Arc<TeamDir>,
+    inputs: Inputs,
+    links: BTreeMap<Name, Link>,
+}
+
+/// The link to one host.
+#[derive(Debug)]
+struct Link {
+    host: Host,
+    task: JoinHandle<()>,
+    now: Arc<Notify>,
+    wants_room: Arc<AtomicBool>,
+    /// The present connection.
+    connection: Option<LinkConnection>,
+    intake: MailIntake,
+    /// The last line of the outbox to the lead that was taken: mostly what is submitted next.
+    last_to_lead: Option<(LinePlace, Box<Message>)>,
+}
+
+/// A connection with a host daemon.
+#[derive(Debug)]
+struct LinkConnection {
+    number: u64,
+    frames: mpsc::Sender<ToHost>,
+    /// Ends the connection: it is dialled again.
+    cut: Arc<Notify>,
+    /// Whether the host has said what it has: only then frames about members count.
+    has_said: bool,
+    /// The version of the program there.
+    version: String,
+    /// The outboxes to the members of the host.
+    outboxes: BTreeMap<Name, Outbox>,
+    /// The text of `config.json` that was said last, with the names: nothing is said twice.
+    told: Option<ToHost>,
+}
+
+/// The outbox to one member of a host.
+#[derive(Debug)]
+struct Outbox {
+    reader: OutboxReader,
+    /// The lines that were sent and are not known to be read, each with its end.
+    sent: VecDeque<(LinePlace, u64)>,
+    /// The last line that was read, with its end.
+    read: Option<(LinePlace, u64)>,
+    /// Whether the inbox was searched for such a line: once for each connection, behind it the lines
+    /// that were sent are known.
+    is_searched: bool,
+}
+
+/// Says frames to one worker over a link.
+#[derive(Debug, Clone)]
+pub(crate) struct LinkedWorker {
+    whose: Whose,
+    frames: mpsc::Sender<ToHost>,
+    cut: Arc<Notify>,
+}
+
+impl LinkedWorker {
+    /// Says something. What cannot be said is said anew on the next connection.
+    pub(crate) fn say(&self, frame: ToWorker) {
+        let says = match frame {
+            // The host has an environment and a territory of its own. No key of home goes there but
+            // those that came with the start.
+            ToWorker::Welcome(welcome) => ToWorker::Welcome(Box::new(Welcome {
+                environment: Environment::default(),
+                territory: Vec::new(),
+                ..*welcome
+            })),
+            // The clocks of two machines are not compared.
+            ToWorker::Interrupt { asked_at } => ToWorker::Interrupt {
+                asked_at: clock::since_boot().saturating_sub(asked_at),
+            },
+            frame => frame,
+        };
+        let frame = ToHost::Say {
+            to: self.whose.clone(),
+            says: Box::new(says),
+        };
+        if self.frames.try_send(frame).is_err() {
+            tracing::debug!("a frame for {} is lost with its link", self.whose.name);
+            self.cut.notify_one();
+        }
+    }
+}
+
+impl Links {
+    /// Has no link yet.
+    pub(crate) fn new(dir: Arc<TeamDir>, inputs: Inputs) -> Self {
+        Self {
+            dir,
+            inputs,
+            links: BTreeMap::new(),
+        }
+    }
+
+    /// Keeps a link to a host, and dials it now.
+    pub(crate) fn dial(&mut self, home: Uuid, host: &Host) {
+        if let Some(link) = self.links.get(&host.name) {
+            if link.host == *host && !link.task.is_finished() {
+                link.now.notify_one();
+                return;
+            }
+            self.hang_up(&host.name);
+        }
+        let now = Arc::new(Notify::new());
+        let wants_room = Arc::new(AtomicBool::new(false));
+        let dialer = Dialer {
+            host: host.clone(),
+            home,
+            inputs: self.inputs.clone(),
+            now: Arc::clone(&now),
+            wants_room: Arc::clone(&wants_room),
+        };
+        let link = Link {
+            host: host.clone(),
+            task: tokio::spawn(dialer.run()),
+            now,
+            wants_room,
+            connection: None,
+            intake: MailIntake::new(host.name.as_str()),
+            last_to_lead: None,
+        };
+        self.links.insert(host.name.clone(), link);
+    }
+
+    /// Ends the link to a host. Its `ssh` ends with the task.
+    pub(crate) fn hang_up(&mut self, host: &Name) {
+        if let Some(link) = self.links.remove(host) {
+            link.task.abort();
+        }
+    }
+
+    /// Takes a connection that has just been made.
+    pub(crate) fn connected(
+        &mut self,
+        host: &Name,
+        number: u64,
+        version: String,
+        (frames, cut): (mpsc::Sender<ToHost>, Arc<Notify>),
+    ) {
+        if let Some(link) = self.links.get_mut(host) {
+            link.connection = Some(LinkConnection {
+                number,
+                frames,
+                cut,
+                has_said: false,
+                version,
+                outboxes: BTreeMap::new(),
+                told: None,
+            });
+        }
+    }
+
+    /// Drops a connection that has ended. Returns whether it was the present one, or there was none.
+    pub(crate) fn disconnected(&mut self, host: &Name, number: u64) -> bool {
+        let Some(link) = self.links.get_mut(host) else {
+            return false;
+        };
+        let is_older = link
+            .connection
+            .as_ref()
+            .is_some_and(|connection| connection.number != number);
+        if !is_older {
+            link.connection = None;
+        }
+        !is_older
+    }
+
+    /// Tells whether a connection is the present one of its host: what an older one says counts for
+    /// nothing.
+    pub(crate) fn is_present(&self, host: &Name, number: u64) -> bool {
+        self.connection(host)
+            .is_some_and(|connection| connection.number == number)
+    }
+
+    /// Returns the version of the program at a host that is connected.
+    pub(crate) fn version(&self, host: &Name) -> Option<String> {
+        Some(self.connection(host)?.version.clone())
+    }
+
+    /// Records that a host does not obey: its link is not dialled again until a person has done
+    /// something.
+    pub(crate) fn refused(&mut self, host: &Name) {
+        if let Some(link) = self.links.get_mut(host) {
+            link.connection = None;
+            link.task.abort();
+        }
+    }
+
+    /// Tells whether a host has said, on its present connection, what it has.
+    pub(crate) fn has_said(&self, host: &Name) -> bool {
+        self.connection(host)
+            .is_some_and(|connection| connection.has_said)
+    }
+
+    /// Records that a host has said what it has.
+    pub(crate) fn says_what_it_has(&mut self, host: &Name) {
+        if let Some(connection) = self.connection_mut(host) {
+            connection.has_said = true;
+        }
+    }
+
+    /// Cuts the connection with a host, which is dialled again: both sides then say anew what holds.
+    pub(crate) fn cut(&self, host: &Name) {
+        if let Some(connection) = self.connection(host) {
+            connection.cut.notify_one();
+        }
+    }
+
+    /// Says something to a host, if it is connected. A link that does not carry what it should is
+    /// cut, and dialled again.
+    pub(crate) fn say(&mut self, host: &Name, frame: ToHost) {
+        let Some(connection) = self.connection(host) else {
+            return;
+        };
+        if connection.frames.try_send(frame).is_err() {
+            tracing::warn!("{host} does not read what it is told");
+            connection.cut.notify_one();
+        }
+    }
+
+    /// Tells a host what the team is now, unless it knows.
+    pub(crate) fn tell_team(&mut self, host: &Name, team: ToHost) {
+        let Some(connection) = self.connection_mut(host) else {
+            return;
+        };
+        if connection.told.as_ref() == Some(&team) {
+            return;
+        }
+        connection.told = Some(team.clone());
+        self.say(host, team);
+    }
+
+    /// Returns the hosts that are connected.
+    pub(crate) fn up(&self) -> Vec<Name> {
+        let is_up = |link: &Link| link.connection.is_some();
+        let hosts = self.links.iter().filter(|(_, link)| is_up(link));
+        hosts.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns where frames for a worker on a host go.
+    pub(crate) fn worker(&self, host: &Name, incarnation: &Incarnation) -> Option<LinkedWorker> {
+        let connection = self.connection(host)?;
+        Some(LinkedWorker {
+            whose: whose(incarnation),
+            frames: connection.frames.clone(),
+            cut: Arc::clone(&connection.cut),
+        })
+    }
+
+    /// Has an incarnation started.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub(crate) fn start(
+        &mut self,
+        host: &Name,
+        member: &Member,
+        environment: &Environment,
+    ) -> Result<LinkedWorker, String> {
+        let incarnation = Incarnation::of(member);
+        let worker = self
+            .worker(host, &incarnation)
+            .ok_or_else(|| format!("{host} cannot be reached"))?;
+        let place = |offset| line_of(&self.dir, &member.name, offset);
+        let returned = member.exit.as_ref().and_then(|exit| exit.returned_up_to);
+        let order = StartOrder {
+            member: member.clone(),
+            begins_after: place(member.begins_at.offset)?,
+            returned_up_to: match returned {
+                Some(position) => place(position.offset)?,
+                None => None,
+            },
+            variables: given_to_hosts(environment),
+        };
+        self.add_outbox(host, &member.name, None);
+        self.say(host, ToHost::Start(Box::new(order)));
+        self.pump(host, &member.name);
+        Ok(worker)
+    }
+
+    /// Returns how far each outbox of a host was taken.
+    pub(crate) fn taken(&mut self, host: &Name, owner: &Name) -> Option<LinePlace> {
+        let dir = Arc::clone(&self.dir);
+        let link = self.links.get_mut(host)?;
+        link.intake.taken(&dir, owner).unwrap_or_else(|error| {
+            tracing::error!("cannot see what came from {host} for {owner}: {error}");
+            None
+        })
+    }
+
+    /// Appends a line of an outbox of a host.
+    pub(crate) fn take(&mut self, host: &Name, mail: &MailLine) -> Result<(), IntakeError> {
+        let dir = Arc::clone(&self.dir);
+        let Some(link) = self.links.get_mut(host) else {
+            return Ok(());
+        };
+        let message = match link.intake.take(&dir, mail) {
+            Ok(message) => message,
+            Err(error) => {
+                // What is in the inbox is looked up again.
+                link.intake.forget(&mail.owner);
+                return Err(error);
+            }
+        };
+        if mail.owner == Name::lead()
+            && let Some(message) = message
+        {
+            link.last_to_lead = Some((mail.line, Box::new(message)));
+        }
+        Ok(())
+    }
+
+    /// Returns the message of a line of the outbox to the lead that was taken.
+    pub(crate) fn taken_message(
+        &self,
+        host: &Name,
+        line: LinePlace,
+    ) -> Result<Box<Message>, String> {
+        let no_line = || "the line that was submitted is not there".to_owned();
+        let link = self.links.get(host).ok_or_else(no_line)?;
+        if let Some((last, message)) = &link.last_to_lead
+            && *last == line
+        {
+            return Ok(message.clone());
+        }
+        let found = teamd_shared::inbox::message_via(&self.dir, &Name::lead(), host.as_str(), line)
+            .map_err(|error| error.to_string())?;
+        found.map(Box::new).ok_or_else(no_line)
+    }
+
+    /// Forgets what is known of the inbox of a member whose files went into the archive.
+    pub(crate) fn forget(&mut self, owner: &Name) {
+        for link in self.links.values_mut() {
+            link.intake.forget(owner);
+            if let Some(connection) = &mut link.connection {
+                connection.outboxes.remove(owner);
+            }
+        }
+    }
+
+    /// Reads the outbox to a member of a host from now on, behind the line that the host has taken
+    /// last.
+    pub(crate) fn add_outbox(&mut self, host: &Name, owner: &Name, taken: Option<LinePlace>) {
+        let dir = Arc::clone(&self.dir);
+        let Some(connection) = self.connection_mut(host) else {
+            return;
+        };
+        if connection.outboxes.contains_key(owner) {
+            return;
+        }
+        match OutboxReader::open(&dir, owner, taken) {
+            Ok(reader) => {
+                let outbox = Outbox {
+                    reader,
+                    sent: VecDeque::new(),
+                    read: None,
+                    is_searched: false,
+                };
+                connection.outboxes.insert(owner.clone(), outbox);
+            }
+            Err(error) => {
+                tracing::error!("the outbox to {owner} on {host} cannot be read: {error}")
+            }
+        }
+    }
+
+    /// Sends what is new in the outbox to a member of a host, as long as there is room.
+    pub(crate) fn pump(&mut self, host: &Name, owner: &Name) {
+        let dir = Arc::clone(&self.dir);
+        let Some(link) = self.links.get_mut(host) else {
+            return;
+        };
+        let Some(connection) = &mut link.connection else {
+            return;
+        };
+        let Some(outbox) = connection.outboxes.get_mut(owner) else {
+            return;
+        };
+        outbox.reader.has_more = true;
+        loop {
+            if connection.frames.capacity() < dial::QUEUE / 2 {
+                link.wants_room.store(true, Ordering::Relaxed);
+                return;
+            }
+            let line = match outbox.reader.next(&dir, clock::wall()) {
+                Ok(Some(line)) => line,
+                Ok(None) => return,
+                Err(error) => {
+                    outbox.reader.has_more = false;
+                    tracing::error!("the outbox to {owner} on {host} cannot be read: {error}");
+                    return;
+                }
+            };
+            let OutboxLine { mail, end } = line;
+            outbox.sent.push_back((mail.line, end));
+            if connection.frames.try_send(ToHost::Mail(mail)).is_err() {
+                tracing::warn!("{host} does not read what it is told");
+                connection.cut.notify_one();
+                return;
+            }
+        }
+    }
+
+    /// Sends what is new in all outboxes to the members of a host.
+    pub(crate) fn pump_all(&mut self, host: &Name) {
+        let owners: Vec<Name> = self
+            .connection(host)
+            .map(|connection| connection.outboxes.keys().cloned().collect())
+            .unwrap_or_default();
+        for owner in owners {
+            self.pump(host, &owner);
+        }
+    }
+
+    /// Returns the end of the line of home's inbox that a worker on a host has read last, in bytes.
+    pub(crate) fn end_of_read(&mut self, host: &Name, owner: &Name, line: LinePlace) -> u64 {
+        let dir = Arc::clone(&self.dir);
+        let outbox = self
+            .connection_mut(host)
+            .and_then(|connection| connection.outboxes.get_mut(owner));
+        let Some(outbox) = outbox else {
+            return end_of_line(&dir, owner, line);
+        };
+        if let Some((read, end)) = outbox.read
+            && read == line
+        {
+            return end;
+        }
+        let known = outbox.sent.iter().position(|(sent, _)| *sent == line);
+        let end = match known {
+            Some(index) => {
+                let passed = outbox.sent.drain(..=index).next_back();
+                passed.map_or(0, |(_, end)| end)
+            }
+            None if outbox.is_searched => outbox.read.map_or(0, |(_, end)| end),
+            None => {
+                outbox.is_searched = true;
+                end_of_line(&dir, owner, line)
+            }
+        };
+        outbox.read = Some((line, end));
+        end
+    }
+
+    fn connection(&self, host: &Name) -> Option<&LinkConnection> {
+        self.links.get(host)?.connection.as_ref()
+    }
+
+    fn connection_mut(&mut self, host: &Name) -> Option<&mut LinkConnection> {
+        self.links.get_mut(host)?.connection.as_mut()
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        for link in self.links.values() {
+            link.task.abort();
+        }
+    }
+}
+
+/// Returns how frames name an incarnation.
+pub(crate) fn whose(incarnation: &Incarnation) -> Whose {
+    Whose {
+        name: incarnation.name.clone(),
+        incarnation: incarnation.number,
+    }
+}
+
+fn end_of_line(dir: &TeamDir, owner: &Name, line: LinePlace) -> u64 {
+    let position = position_after(dir, owner, line).ok().flatten();
+    position.map_or(0, |position| position.offset)
+}
+
+fn line_of(dir: &TeamDir, owner: &Name, offset: u64) -> Result<Option<LinePlace>, String> {
+    if offset == 0 {
+        return Ok(None);
+    }
+    match line_before(dir, owner, offset) {
+        Err(ReadError::NoInbox(_)) => Ok(None),
+        other => other.map_err(|error| error.to_string()),
+    }
+}

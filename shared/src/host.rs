@@ -1,0 +1,130 @@
+//! The hosts of a team: other machines that run teammates of it. As the journal records them, pure.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::name::Name;
+
+/// The names that no host can have: the one for home, the one for any host, and those of people and
+/// the lead.
+const RESERVED: [&str; 5] = ["home", "any", "lead", "user", "all"];
+
+/// All hosts of a team.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Hosts {
+    /// What the hosts know this team by. Made with the first host, and never changed.
+    pub home: Uuid,
+    /// The hosts, in the order of their names.
+    pub list: Vec<Host>,
+}
+
+/// A host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Host {
+    /// What the team calls it.
+    pub name: Name,
+    /// Where `ssh` finds it, as `[USER@]HOST`.
+    pub ssh: String,
+    /// Whether teammates may run there although their commands cannot be confined as promised.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_weak_sandbox: bool,
+}
+
+/// The link to a host, as the daemon sees it now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub enum LinkState {
+    /// Frames pass.
+    Up,
+    /// They do not, and it is dialled again.
+    Unreachable {
+        /// Why, in plain words.
+        why: String,
+    },
+    /// A person must do something first.
+    NeedsAttention {
+        /// What is wrong.
+        why: String,
+        /// What to type.
+        hint: String,
+    },
+}
+
+/// A host, with its link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostStatus {
+    /// The host.
+    #[serde(flatten)]
+    pub host: Host,
+    /// Its link.
+    pub link: LinkState,
+    /// Seconds since 1970, when that began.
+    pub since: f64,
+    /// The version of `teamd` there, where it is known.
+    pub version: Option<String>,
+    /// How many teammates run there.
+    pub teammates: u32,
+}
+
+/// Refuses the name of a host that means something else.
+///
+/// # Errors
+/// Why it cannot be the name of a host.
+pub fn can_be_host(name: &Name) -> Result<(), String> {
+    if RESERVED.contains(&name.as_str()) {
+        return Err(format!(
+            "{name} cannot be the name of a host: it has a meaning of its own"
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses a place that `ssh` would read as an option, or that is not one word.
+///
+/// # Errors
+/// Why it is no place for `ssh`.
+pub fn can_be_dialled(place: &str) -> Result<(), String> {
+    let is_word =
+        !place.is_empty() && !place.contains(|it: char| it.is_whitespace() || it.is_control());
+    if place.starts_with('-') || !is_word {
+        return Err(format!("{place:?} is no [USER@]HOST for ssh"));
+    }
+    Ok(())
+}
+
+/// Returns the line for the login shell of a host that runs a command of `teamd`. A shell that is no
+/// login shell has not read the files in which installers extend the PATH. Two strings: tcsh would
+/// read `$PATH:` as a modifier.
+pub fn line_there(command: &str) -> String {
+    format!(r#"exec env PATH="$PATH"":$HOME/.local/bin:$HOME/.cargo/bin" teamd {command}"#)
+}
+
+impl Hosts {
+    /// Returns the host with this name.
+    pub fn get(&self, name: &Name) -> Option<&Host> {
+        self.list.iter().find(|host| host.name == *name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_ssh_would_read_as_an_option_is_refused() {
+        for bad in ["", "-oProxyCommand=touch x", "a b", "a\nb"] {
+            assert!(can_be_dialled(bad).is_err(), "{bad:?}");
+        }
+        for good in ["box", "user@box", "ssh://user@box:2222"] {
+            assert_eq!(can_be_dialled(good), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_host_is_not_called_as_something_else_is() {
+        let name = |text: &str| Name::new(text).unwrap();
+        assert!(can_be_host(&name("home")).is_err());
+        assert_eq!(can_be_host(&name("box")), Ok(()));
+    }
+}

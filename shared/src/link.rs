@@ -1,0 +1,452 @@
+//! The frames between home and a host daemon: one JSON object a line, in both directions.
+//!
+//! *Home* is the machine whose daemon has the journal. A *host* is another machine that runs
+//! teammates of the team, under a host daemon. A link carries frames and remembers nothing: after
+//! each connect both sides say anew what holds. What home says of an inbox names lines of home's
+//! files; what a host says of an outbox names lines of the host's files.
+//!
+//! The stream of the host begins with [`MAGIC`], since a login shell can print something before it.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::control::{FromWorker, MAX_FRAME, ToWorker, WorkerState};
+use crate::environment::{CLAUDE_TOKEN, Environment, SECRETS, is_model_key};
+use crate::id::RequestId;
+use crate::inbox::{LinePlace, UnreadMail};
+use crate::member::{Emptied, Member};
+use crate::message::Message;
+use crate::name::Name;
+use crate::process::Identity;
+
+/// The line with which the stream of a host begins.
+pub const MAGIC: &str = "teamd-link";
+
+/// The version of the frames. Another one is refused, with the next step.
+pub const LINK_PROTOCOL: u16 = 1;
+
+/// The longest frame, in bytes, without its newline: it also passes the control socket of the host
+/// daemon as one frame. A message of 1 MiB whose every character is escaped twice fits.
+pub const MAX_LINK_FRAME: usize = MAX_FRAME - 64;
+
+/// The most that a login shell may print before [`MAGIC`], in bytes.
+pub const MAX_BANNER: usize = 64 << 10;
+
+/// The prefixes of variables that a worker on a host gets beside keys.
+const GIVEN: [&str; 3] = ["TEAM_", "ANTHROPIC_", "OPENAI_"];
+
+/// Those that say something about home alone.
+const OF_HOME: [&str; 2] = ["TEAM_DIR", "TEAM_FILE"];
+
+/// An incarnation of a member.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Whose {
+    /// The member.
+    pub name: Name,
+    /// Its incarnation.
+    pub incarnation: u32,
+}
+
+/// Who home is: a host obeys one home for a team.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HomeIdentity {
+    /// Made at the first `host add` of the team.
+    pub home: Uuid,
+    /// The machine (`machine-id(5)`): a copied team directory has another one.
+    pub machine: String,
+    /// Grows with each start of the daemon at home: an older copy has a smaller one.
+    pub starts: u64,
+}
+
+/// What home says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum ToHost {
+    /// The first frame.
+    Hello(HomeHello),
+    /// The team now: said at the beginning and at every change.
+    Team(TeamNow),
+    /// How far home has taken the outboxes of the host: said once, behind the first
+    /// [`ToHost::Team`]. Those that are not named were not taken at all. The host sends no
+    /// [`FromHost::Mail`] before.
+    Outboxes {
+        /// Of all that were taken.
+        taken: Vec<OwnerAt>,
+        /// How long the copies of the transcripts are.
+        copies: Vec<CopyAt>,
+    },
+    /// Start a process for an incarnation. Repeated, it starts one.
+    Start(Box<StartOrder>),
+    /// Hand a frame to a worker, if it is connected.
+    Say {
+        /// The worker.
+        to: Whose,
+        /// The frame.
+        says: Box<ToWorker>,
+    },
+    /// Send SIGTERM.
+    Terminate(Whose),
+    /// Send SIGKILL.
+    Kill(Whose),
+    /// A line of home's inbox of a member of this host.
+    Mail(MailLine),
+    /// Answer: what home has said last was not followed by anything.
+    Ping {
+        /// Comes back in the answer.
+        number: u64,
+    },
+}
+
+/// The first frame of home.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HomeHello {
+    /// [`LINK_PROTOCOL`].
+    pub protocol: u16,
+    /// The version of the program.
+    pub version: String,
+    /// Who it is.
+    pub home: HomeIdentity,
+    /// What home calls the host.
+    pub host: Name,
+    /// The name of the team.
+    pub team_name: String,
+}
+
+/// The team as home knows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TeamNow {
+    /// The incarnations of members of this host that have not ended: what else runs there of the
+    /// team is ended.
+    pub hosted: Vec<Whose>,
+    /// The members of this host, ended or not. Their inboxes are at the host.
+    pub owners: Vec<Name>,
+    /// All other members. Their inboxes at the host are outboxes; what belongs to other names is
+    /// put into the archive.
+    pub others: Vec<Name>,
+    /// The text of `config.json`, which workers read.
+    pub config: String,
+}
+
+/// An order to start an incarnation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StartOrder {
+    /// The member as the journal has it. Its workspace may begin with `~/`, the login directory.
+    pub member: Member,
+    /// The line of home's inbox behind which the conversation begins; none: at its beginning.
+    pub begins_after: Option<LinePlace>,
+    /// The line of home's inbox up to which mail has come back to its senders.
+    pub returned_up_to: Option<LinePlace>,
+    /// Keys and settings, in memory only on both sides.
+    pub variables: Vec<Variable>,
+}
+
+/// A variable of the environment.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// Its value, which may be a key.
+    pub value: String,
+}
+
+impl std::fmt::Debug for Variable {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}=…", self.name)
+    }
+}
+
+/// A line of an outbox.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MailLine {
+    /// Whose inbox it is for.
+    pub owner: Name,
+    /// Where it stands on the machine that sends it.
+    pub line: LinePlace,
+    /// The line, without its newline.
+    pub text: String,
+}
+
+/// What a host says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum FromHost {
+    /// The first frame, before it has heard anything.
+    Hello(HostHello),
+    /// It does not obey this home, and says why. The last frame.
+    Refused {
+        /// Why. Fits behind "box: ".
+        why: String,
+        /// The next step.
+        hint: Option<String>,
+    },
+    /// What it has of the team: the first answer to [`ToHost::Hello`].
+    Present(HostNow),
+    /// A process was started, or could not be.
+    Started {
+        /// The incarnation.
+        of: Whose,
+        /// The process, or why there is none.
+        process: Result<Identity, String>,
+    },
+    /// A started worker has greeted: it waits for its welcome.
+    Greeted(Whose),
+    /// A worker that ran before is connected to the host daemon.
+    Connected {
+        /// The incarnation.
+        of: Whose,
+        /// What it reports.
+        state: Box<WorkerReport>,
+        /// What home had given it: after a restart of home's daemon only the worker has that.
+        variables: Vec<Variable>,
+    },
+    /// A worker says something.
+    Says {
+        /// The worker.
+        of: Whose,
+        /// What it says: neither a state nor a submission.
+        frame: Box<FromWorker>,
+    },
+    /// A worker reports its state.
+    State {
+        /// The worker.
+        of: Whose,
+        /// Its report.
+        state: Box<WorkerReport>,
+    },
+    /// A worker has submitted a line of the outbox to the lead. That line was sent before.
+    Submitted {
+        /// The worker.
+        of: Whose,
+        /// The request.
+        request_id: RequestId,
+        /// The line there; none if there is no such line.
+        line: Option<LinePlace>,
+    },
+    /// The connection of a worker with the host daemon is closed.
+    Disconnected(Whose),
+    /// Nothing of an incarnation is left. Said on every connect for the last incarnation of each
+    /// member.
+    Ended {
+        /// The incarnation.
+        of: Whose,
+        /// How it ended.
+        end: Box<HostedEnd>,
+    },
+    /// A line of an outbox.
+    Mail(MailLine),
+    /// The answer to [`ToHost::Ping`].
+    Pong {
+        /// That of the question.
+        number: u64,
+    },
+    /// A piece of a transcript, which home keeps a copy of.
+    Transcript {
+        /// Whose.
+        name: Name,
+        /// Where the piece begins, in bytes.
+        offset: u64,
+        /// The piece, which ends behind a line.
+        text: String,
+    },
+    /// Something that the person at home should know. Fits behind "box: ".
+    Warning {
+        /// What.
+        text: String,
+    },
+}
+
+/// The first frame of a host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostHello {
+    /// [`LINK_PROTOCOL`].
+    pub protocol: u16,
+    /// The version of the program.
+    pub version: String,
+    /// The process of the host daemon.
+    pub process: Identity,
+    /// Why commands of teammates cannot be confined there as promised, if they cannot.
+    pub weakness: Option<String>,
+}
+
+/// What a host has of the team.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostNow {
+    /// The incarnations of which something is left, with their processes.
+    pub running: Vec<HostedProcess>,
+    /// The last incarnations that have ended: [`FromHost::Ended`] follows for each.
+    pub ended: Vec<Whose>,
+    /// The last line of home's file in each inbox: home's pump goes on behind it.
+    pub inboxes: Vec<OwnerAt>,
+}
+
+/// A process at a host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostedProcess {
+    /// The incarnation.
+    pub of: Whose,
+    /// Its process.
+    pub process: Identity,
+}
+
+/// How far an outbox was read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OwnerAt {
+    /// Whose inbox.
+    pub owner: Name,
+    /// The last line that was taken; none: nothing yet.
+    pub line: Option<LinePlace>,
+}
+
+/// How much of a transcript home has.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CopyAt {
+    /// Whose.
+    pub name: Name,
+    /// In bytes.
+    pub length: u64,
+}
+
+/// The report of a worker, as it crosses a link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkerReport {
+    /// As the worker said it. Its position counts at the host only.
+    pub state: WorkerState,
+    /// The last line of home's inbox that it has consumed; none: nothing yet.
+    pub read: Option<LinePlace>,
+}
+
+/// How an incarnation ended at a host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostedEnd {
+    /// The exit code.
+    pub code: Option<i32>,
+    /// The signal.
+    pub signal: Option<i32>,
+    /// The last line of home's inbox that was in its inbox when it ended; none: nothing.
+    pub inbox: Option<LinePlace>,
+    /// How many messages it had not read.
+    pub unread: u64,
+    /// The first of them that can come back.
+    pub mail: Vec<UnreadMail>,
+    /// How many more of those there are.
+    pub more_mail: u64,
+    /// How the host daemon knew that nothing of it is left.
+    pub emptied: Option<Emptied>,
+    /// Why no incarnation can begin where it has worked, if that was examined.
+    pub unworkable: Option<String>,
+    /// Whether SIGTERM ended it, by its own account.
+    pub left: bool,
+}
+
+impl MailLine {
+    /// Makes the line of a message at a place.
+    pub fn of(owner: Name, offset: u64, message: &Message) -> Self {
+        Self {
+            owner,
+            line: LinePlace {
+                offset,
+                id: message.id,
+            },
+            text: message.to_json().to_string(),
+        }
+    }
+}
+
+/// Returns what a worker on a host gets of an environment at home: keys and settings of its model's
+/// service. Nothing else means anything on another machine, and neither does a path.
+pub fn given_to_hosts(environment: &Environment) -> Vec<Variable> {
+    let is_key = |name: &str| SECRETS.contains(&name) && name != CLAUDE_TOKEN;
+    let is_setting = |name: &str| {
+        GIVEN.iter().any(|prefix| name.starts_with(prefix)) && !OF_HOME.contains(&name)
+    };
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+    let mut given = Vec::new();
+    for (name, value) in &environment.secrets {
+        if let (Some(name), Some(value)) = (text(name), text(value))
+            && is_key(&name)
+        {
+            given.push(Variable { name, value });
+        }
+    }
+    for (name, value) in &environment.variables {
+        if let (Some(name), Some(value)) = (text(name), text(value))
+            && is_setting(&name)
+            && !value.starts_with('/')
+        {
+            given.push(Variable { name, value });
+        }
+    }
+    given
+}
+
+/// Adds what home gives to the environment of a worker.
+pub fn with_variables(mut environment: Environment, variables: Vec<Variable>) -> Environment {
+    for Variable { name, value } in variables {
+        let secrets = &mut environment.secrets;
+        secrets.retain(|(known, _)| known != name.as_bytes());
+        environment.unset(&name);
+        if is_model_key(name.as_bytes()) {
+            environment.secrets.push((name.into(), value.into()));
+        } else {
+            environment.set(&name, &value);
+        }
+    }
+    environment.part(&[]);
+    environment
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_gets_the_keys_of_the_service_and_nothing_else_of_home() {
+        let pair = |name: &str, value: &str| (name.into(), value.into());
+        let home = Environment {
+            variables: vec![
+                pair("PATH", "/usr/bin"),
+                pair("TEAM_DIR", "x"),
+                pair("TEAM_MODEL_TIMEOUT", "60"),
+                pair("TEAM_CA", "/etc/ca.pem"),
+            ],
+            secrets: vec![
+                pair("ANTHROPIC_API_KEY", "key"),
+                pair(CLAUDE_TOKEN, "token"),
+                pair("GITHUB_TOKEN", "other"),
+            ],
+            umask: 0o22,
+        };
+        let given = given_to_hosts(&home);
+        let names: Vec<&str> = given.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["ANTHROPIC_API_KEY", "TEAM_MODEL_TIMEOUT"]);
+        let there = with_variables(Environment::default(), given);
+        assert_eq!(there.secrets, [pair("ANTHROPIC_API_KEY", "key")]);
+        assert_eq!(there.value("TEAM_MODEL_TIMEOUT").as_deref(), Some("60"));
+        assert!(!format!("{:?}", given_to_hosts(&home)).contains("\"key\""));
+    }
+
+    #[test]
+    fn keys_are_no_variables() {
+        let variable = |name: &str, value: &str| Variable {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        };
+        let mut before = Environment::default();
+        before.set("EDITOR", "vi");
+        before
+            .secrets
+            .push((b"OPENAI_API_KEY".to_vec(), b"old".to_vec()));
+        let given = [
+            variable("EDITOR", "ed"),
+            variable("OPENAI_API_KEY", "new"),
+            variable("ANTHROPIC_API_KEY", "k"),
+        ];
+        let environment = with_variables(before, given.into());
+        assert_eq!(
+            environment.variables,
+            [(b"EDITOR".to_vec(), b"ed".to_vec())]
+        );
+        assert_eq!(environment.value("OPENAI_API_KEY").as_deref(), Some("new"));
+        assert_eq!(environment.secrets.len(), 2);
+    }
+}

@@ -1,0 +1,72 @@
+//! A teammate on a host: what its order may name. Its paths are the host's, which resolves them.
+
+use crate::control::{Refusal, RefusalCode, SpawnOrder};
+use crate::name::Name;
+
+use super::RecordedPaths;
+
+/// Checks an order for a host, and completes its workspace.
+///
+/// # Errors
+/// [`RefusalCode::Usage`] if the order names what a host does not take.
+pub(super) fn check_on_host(
+    order: &mut SpawnOrder,
+    host: &Name,
+    recorded: Option<RecordedPaths<'_>>,
+) -> Result<(), Refusal> {
+    let name = &order.name;
+    let terms = &mut order.terms;
+    if *name == Name::lead() {
+        return Err(usage("the lead agent runs at home", "leave `--host` out"));
+    }
+    if terms.checkout == Some(true) {
+        return Err(usage(
+            format!("{host} cannot have a checkout: the repository is at home"),
+            format!("name a directory that is on {host}: `--workspace DIR`"),
+        ));
+    }
+    if terms.auto == Some(true) {
+        return Err(usage(
+            format!("a teammate on {host} is given no tasks: their work is integrated at home"),
+            "leave `--auto` out, and give it work by messages",
+        ));
+    }
+    if terms.program.is_some() || !terms.servers.is_empty() {
+        return Err(usage(
+            format!("the programs of agents and MCP servers are looked up at home, not on {host}"),
+            "use the built-in agent there, with `--model`",
+        ));
+    }
+    let sandbox = &mut terms.sandbox;
+    if sandbox.caches.take() == Some(true) || !sandbox.writable.is_empty() {
+        return Err(usage(
+            format!("on {host} a teammate writes in its workspace alone"),
+            "leave `--writable` and `--caches` out",
+        ));
+    }
+    // What a teammate at home may see of the home there says nothing about another machine.
+    sandbox.visible.clear();
+    let workspace = terms
+        .workspace
+        .take()
+        .or_else(|| recorded.map(|paths| paths.workspace.to_owned()));
+    let Some(workspace) = workspace else {
+        return Err(usage(
+            format!("no directory on {host} is named for {name} to work in"),
+            "name one that is there: `--workspace DIR`, absolute or beginning with `~/`",
+        ));
+    };
+    let is_of_login = workspace == "~" || workspace.starts_with("~/");
+    if !workspace.starts_with('/') && !is_of_login {
+        return Err(usage(
+            format!("the workspace {workspace} does not say where on {host} it is"),
+            "name it absolute, or beginning with `~/`",
+        ));
+    }
+    terms.workspace = Some(workspace);
+    Ok(())
+}
+
+fn usage(message: impl Into<String>, hint: impl Into<String>) -> Refusal {
+    Refusal::new(RefusalCode::Usage, message).hint(hint)
+}

@@ -185,8 +185,6 @@ fn begin(
         supervisor,
         connections: Connections::new(KnownLeads::open(Arc::clone(&dir))),
         links: Links::new(Arc::clone(&dir), inputs_sender.clone()),
-        starts: 0,
-        roster_is_new: false,
         jobs: JobRunner::default(),
         task_files: TaskFiles::default(),
         memory_file: MemoryFile::default(),
@@ -341,7 +339,7 @@ fn take_over(
         .orders
         .use_zone(TimeZone::system());
     daemon.dispatcher.begin(record, &mut daemon.resources);
-    daemon.resources.starts = daemon.dispatcher.team.seq;
+    daemon.resources.links.starts = daemon.dispatcher.team.seq;
     refuse_if_over(daemon)?;
     events.push(daemon.lead.read());
     daemon.handle(events);

@@ -323,7 +323,7 @@ impl Runtime {
 }
 
 /// Returns what a status has room for: the journal keeps it.
-fn first_line(why: &str) -> String {
+pub(crate) fn first_line(why: &str) -> String {
     why.lines()
         .next()
         .unwrap_or_default()

@@ -88,8 +88,9 @@ impl EventLoop {
                 }
                 self.worker_says(connection, incarnation, frame)
             }
-            // Only a host daemon serves links. Its end closes the connection.
+            // `take_input` has taken it.
             Input::Link { .. } => None,
+            // Only a host daemon serves links: the end of the input closes the connection.
             Input::LinkConnected { connection, .. } | Input::LinkSays { connection, .. } => {
                 tracing::warn!("connection {connection} is a link, and this is no host daemon");
                 None

@@ -19,13 +19,10 @@ use teamd_shared::team_dir::TeamPath;
 use super::EventLoop;
 use crate::core::event::{Ended, Event};
 use crate::core::incarnation::Incarnation;
-use crate::core::runtime::{HostLink, members_of};
+use crate::core::runtime::{HostLink, first_line, members_of};
 use crate::io::copies;
 use crate::io::links::{LinkNews, whose};
 use crate::io::mail_relay::IntakeError;
-
-/// How much of a text of another machine is kept, in characters.
-const MOST_OF_A_TEXT: usize = 500;
 
 impl EventLoop {
     /// Turns what a link reports into events.
@@ -73,7 +70,7 @@ impl EventLoop {
             home: HomeIdentity {
                 home: hosts.home,
                 machine: machine_id(),
-                starts: self.resources.starts,
+                starts: self.resources.links.starts,
             },
             host: host.clone(),
             team_name: self.dispatcher.team.team_name.clone(),
@@ -105,7 +102,7 @@ impl EventLoop {
 
     /// Tells all hosts what the team is now, where that has changed.
     pub(super) fn tell_hosts(&mut self) {
-        if !std::mem::take(&mut self.resources.roster_is_new) {
+        if !std::mem::take(&mut self.resources.links.roster_is_new) {
             return;
         }
         for host in self.resources.links.up() {
@@ -126,8 +123,17 @@ impl EventLoop {
                 others.push(member.name.clone());
             }
         }
-        let config = self.resources.dir.read(&TeamPath::config());
-        let config = String::from_utf8(config.unwrap_or_default()).unwrap_or_default();
+        let config = match self.resources.dir.read(&TeamPath::config()) {
+            Ok(config) => config,
+            // A new team has none yet.
+            Err(error) if error.is_not_found() => Vec::new(),
+            Err(error) => {
+                tracing::warn!("{host} is not told of the team now: {error}");
+                return;
+            }
+        };
+        // The daemon writes it, as UTF-8.
+        let config = String::from_utf8_lossy(&config).into_owned();
         let now = ToHost::Team(TeamNow {
             hosted,
             owners,
@@ -180,9 +186,9 @@ impl EventLoop {
             FromHost::Hello(_) => Vec::new(),
             FromHost::Refused { why, hint } => {
                 let state = LinkState::NeedsAttention {
-                    why: cut_text(&why),
+                    why: first_line(&why),
                     hint: match hint {
-                        Some(hint) => format!("{host} says: {}", cut_text(&hint)),
+                        Some(hint) => format!("{host} says: {}", first_line(&hint)),
                         None => "`teamctl host list` shows the links".to_owned(),
                     },
                 };
@@ -191,7 +197,7 @@ impl EventLoop {
             FromHost::Present(_) if self.resources.links.has_said(host) => Vec::new(),
             FromHost::Present(now) => self.host_present(host, now),
             FromHost::Warning { text } => {
-                tracing::warn!("{host}: {}", cut_text(&text));
+                tracing::warn!("{host}: {}", first_line(&text));
                 Vec::new()
             }
             FromHost::Mail(mail) => {
@@ -210,7 +216,7 @@ impl EventLoop {
                 };
                 vec![Event::Started {
                     incarnation,
-                    process: process.map_err(|why| cut_text(&why)),
+                    process: process.map_err(|why| first_line(&why)),
                     cgroup: None,
                 }]
             }
@@ -384,7 +390,7 @@ impl EventLoop {
             mail: Some(mail),
             more_mail: end.more_mail,
             emptied: end.emptied,
-            unworkable: end.unworkable.as_deref().map(cut_text),
+            unworkable: end.unworkable.as_deref().map(first_line),
         };
         let mut events = Vec::new();
         if end.left {
@@ -523,16 +529,10 @@ impl EventLoop {
             read,
             // The host daemon wakes it.
             needs_waking: false,
-            activity: cut_text(&report.state.activity),
+            activity: first_line(&report.state.activity),
             ..report.state
         }
     }
-}
-
-/// Returns the beginning of a text of another machine, as one line.
-fn cut_text(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    line.chars().take(MOST_OF_A_TEXT).collect()
 }
 
 /// Returns the id of this machine; empty where there is none.

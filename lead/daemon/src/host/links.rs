@@ -80,7 +80,7 @@ impl HomeLink {
 
 /// The links of a host daemon.
 #[derive(Debug)]
-pub(super) struct Links {
+pub(super) struct HomeLinks {
     /// That of the home that it obeys.
     pub(super) present: Option<HomeLink>,
     /// The newest one on which no home was accepted yet.
@@ -89,7 +89,7 @@ pub(super) struct Links {
     pub(super) none_since: Instant,
 }
 
-impl Links {
+impl HomeLinks {
     pub(super) fn new() -> Self {
         Self {
             present: None,

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::copies::Copies;
-use super::links::Links;
+use super::links::HomeLinks;
 use super::mail::{Mail, Submission};
 use super::record::HostLog;
 use super::state::{HostRecord, Spawned};
@@ -64,7 +64,7 @@ pub(super) struct HostDaemon {
     pub(super) log: HostLog,
     pub(super) workers: Workers,
     pub(super) mail: Mail,
-    pub(super) links: Links,
+    pub(super) links: HomeLinks,
     /// What was submitted before home has said how far it has taken the outboxes.
     pub(super) submitted_early: Vec<Submission>,
     /// The team, as home has said it last.
@@ -127,7 +127,7 @@ fn begin(served: HostServed<'_>) -> Result<(HostDaemon, Sources), CommandError> 
         log,
         workers,
         mail: Mail::new(Arc::clone(&dir)),
-        links: Links::new(),
+        links: HomeLinks::new(),
         submitted_early: Vec::new(),
         team: nothing_said(),
         team_name: String::new(),

@@ -37,6 +37,10 @@ pub(crate) struct Links {
     dir: Arc<TeamDir>,
     inputs: Inputs,
     links: BTreeMap<Name, Link>,
+    /// Grows with each start of a daemon of this team: the line of the journal that says so.
+    pub(crate) starts: u64,
+    /// Whether the roster was written since the hosts were told of it.
+    pub(crate) roster_is_new: bool,
 }
 
 /// The link to one host.
@@ -65,14 +69,14 @@ struct LinkConnection {
     /// The version of the program there.
     version: String,
     /// The outboxes to the members of the host.
-    outboxes: BTreeMap<Name, Outbox>,
+    outboxes: BTreeMap<Name, OutboxToMember>,
     /// The text of `config.json` that was said last, with the names: nothing is said twice.
     told: Option<ToHost>,
 }
 
 /// The outbox to one member of a host.
 #[derive(Debug)]
-struct Outbox {
+struct OutboxToMember {
     reader: OutboxReader,
     /// The lines that were sent and are not known to be read, each with its end.
     sent: VecDeque<(LinePlace, u64)>,
@@ -126,6 +130,8 @@ impl Links {
             dir,
             inputs,
             links: BTreeMap::new(),
+            starts: 0,
+            roster_is_new: false,
         }
     }
 
@@ -387,7 +393,7 @@ impl Links {
         }
         match OutboxReader::open(&dir, owner, taken) {
             Ok(reader) => {
-                let outbox = Outbox {
+                let outbox = OutboxToMember {
                     reader,
                     sent: VecDeque::new(),
                     read: None,

@@ -55,10 +55,6 @@ pub(crate) struct DaemonResources {
     pub(crate) supervisor: Supervisor,
     pub(crate) connections: Connections,
     pub(crate) links: Links,
-    /// Grows with each start of a daemon of this team: the line of the journal that says so.
-    pub(crate) starts: u64,
-    /// Whether the roster was written since the hosts were told of it.
-    pub(crate) roster_is_new: bool,
     pub(crate) jobs: JobRunner,
     pub(crate) task_files: TaskFiles,
     pub(crate) memory_file: MemoryFile,
@@ -222,7 +218,7 @@ impl Io for DaemonResources {
     fn write_roster(&mut self, team: &Team) -> Result<(), IoFailed> {
         let Err(error) = self.roster.flush(&self.dir, team) else {
             self.roster_trouble = None;
-            self.roster_is_new = true;
+            self.links.roster_is_new = true;
             return Ok(());
         };
         tracing::error!("cannot write the roster (tried again): {error}");

@@ -148,15 +148,17 @@ impl Dialer {
     }
 
     /// Carries frames until the connection ends. Returns how.
-    async fn connect(&self, connection: u64) -> Ended {
+    async fn connect(&self, connection: u64) -> ConnectionEnd {
         let mut child = match self.command().spawn() {
             Ok(child) => child,
-            Err(error) => return Ended::before(unreachable(format!("cannot run ssh: {error}"))),
+            Err(error) => {
+                return ConnectionEnd::before(unreachable(format!("cannot run ssh: {error}")));
+            }
         };
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            return Ended::before(unreachable("ssh has no pipes".to_owned()));
+            return ConnectionEnd::before(unreachable("ssh has no pipes".to_owned()));
         };
         let said = tokio::spawn(last_of(stderr));
         let mut reader = BufReader::with_capacity(64 << 10, stdout);
@@ -171,7 +173,7 @@ impl Dialer {
                 ended_by_itself(&self.host, &mut child, said).await
             }
         };
-        Ended { was_up, state }
+        ConnectionEnd { was_up, state }
     }
 
     /// Reads the first frame, and carries all others. Returns when the host says nothing more.
@@ -251,6 +253,7 @@ impl Dialer {
             pulse
                 .heard
                 .store(pulse.sent.load(Ordering::Relaxed), Ordering::Relaxed);
+            pulse.hears.notify_one();
             let size = u32::try_from(length >> 10).unwrap_or(MOST_UNHANDLED) + OF_EACH_FRAME;
             let permit = Arc::clone(&room).acquire_many_owned(size.min(MOST_UNHANDLED));
             let Ok(permit) = permit.await else {
@@ -266,13 +269,13 @@ impl Dialer {
 }
 
 /// How a connection has ended.
-struct Ended {
+struct ConnectionEnd {
     /// Whether the host had said who it is.
     was_up: bool,
     state: LinkState,
 }
 
-impl Ended {
+impl ConnectionEnd {
     fn before(state: LinkState) -> Self {
         Self {
             was_up: false,
@@ -359,6 +362,7 @@ struct Pulse {
     sent: AtomicU64,
     /// How many of them had been sent when the host said something last.
     heard: AtomicU64,
+    hears: Notify,
 }
 
 impl Pulse {
@@ -381,12 +385,13 @@ async fn until_dead(pulse: &Pulse, frames: &mpsc::WeakSender<ToHost>) {
             // A full queue is no answer either.
             drop(frames.try_send(ToHost::Ping { number }));
         }
-        let asked = tokio::time::Instant::now();
-        while !pulse.is_answered() {
-            if asked.elapsed() >= ANSWERS {
-                return;
+        let answered = async {
+            while !pulse.is_answered() {
+                pulse.hears.notified().await;
             }
-            tokio::time::sleep(Duration::from_millis(250)).await;
+        };
+        if tokio::time::timeout(ANSWERS, answered).await.is_err() {
+            return;
         }
     }
 }

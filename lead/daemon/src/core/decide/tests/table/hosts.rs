@@ -31,6 +31,14 @@ fn cut() -> LinkState {
     }
 }
 
+fn process_there() -> Identity {
+    Identity {
+        pid: 1,
+        start_ticks: 1,
+        boot_id: "there".to_owned(),
+    }
+}
+
 fn there(who: &str) -> SpawnOrder {
     SpawnOrder {
         terms: TermsPatch {
@@ -117,14 +125,9 @@ fn a_signal_is_sent_again_when_its_host_is_reached_again() {
     assert!(harness.member("alice").ending.is_some());
     link(&mut harness, cut());
     link(&mut harness, LinkState::Up);
-    let process = Identity {
-        pid: 1,
-        start_ticks: 1,
-        boot_id: "there".to_owned(),
-    };
     let reached = harness.on(&Event::Reached {
         incarnation: alice.clone(),
-        process,
+        process: process_there(),
     });
     assert_eq!(reached.actions, [Action::Terminate(alice)]);
 }
@@ -136,14 +139,9 @@ fn a_worker_that_waits_for_its_welcome_gets_it_over_the_next_link() {
     let alice = incarnation("alice", 1);
     link(&mut harness, cut());
     link(&mut harness, LinkState::Up);
-    let process = Identity {
-        pid: 1,
-        start_ticks: 1,
-        boot_id: "there".to_owned(),
-    };
     let reached = harness.on(&Event::Reached {
         incarnation: alice.clone(),
-        process,
+        process: process_there(),
     });
     assert_eq!(reached.records.len(), 1, "its process is journaled");
     let greeted = harness.on(&Event::Greeted {

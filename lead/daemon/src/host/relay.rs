@@ -3,6 +3,8 @@
 //! session of its own, and goes on.
 
 use std::io::{self, BufRead, Write};
+use std::pin::pin;
+use std::time::Duration;
 
 use teamd_shared::control::{self, Greeting, Incoming, Outgoing, PROTOCOL, Peer, WireError};
 use teamd_shared::link::{MAGIC, MAX_LINK_FRAME};
@@ -12,6 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
 
+/// How long what the host daemon said last may take.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How many lines may wait on their way.
 const ROOM: usize = 64;
 
@@ -29,9 +33,17 @@ pub async fn relay(dir: &TeamDir) -> Result<(), CommandError> {
     };
     connection.send(&greeting).await.map_err(broken)?;
     let (out, incoming) = connection.split::<String, String>();
+    let mut down = pin!(down(incoming));
     tokio::select! {
-        ended = up(out) => ended,
-        ended = down(incoming) => ended,
+        ended = &mut down => ended,
+        ended = up(out) => {
+            if ended.is_err() {
+                // The host daemon may have closed the connection: what it said last goes out first.
+                let last = tokio::time::timeout(LAST_WORDS, down).await;
+                tracing::debug!("the last of the host daemon: {last:?}");
+            }
+            ended
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use teamd_ctl::completion;
 use teamd_daemon::Role;
 use teamd_shared::cgroup;
 use teamd_shared::control::{Command as Order, Done};
+use teamd_shared::name::Name;
 use teamd_shared::sandbox::Layers;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
@@ -92,6 +93,12 @@ struct Host {
     /// Start even if this machine cannot sandbox the teammates' commands as promised
     #[arg(long)]
     allow_weak_sandbox: bool,
+    /// Take a bundle of so many bytes from standard input instead
+    #[arg(long, value_name = "BYTES", conflicts_with = "give")]
+    take: Option<u64>,
+    /// Write what a teammate has committed to standard output instead
+    #[arg(long, value_name = "NAME")]
+    give: Option<Name>,
 }
 
 /// Start the daemon, and return when it is ready
@@ -240,6 +247,14 @@ fn host(context: &Context, args: &Host) -> CommandResult {
     let dir = host_team_dir(|name| std::env::var_os(name), args.home).map_err(|error| {
         CommandError::refused("cannot find a place for the host daemon", &error)
     })?;
+    if let Some(length) = args.take {
+        teamd_daemon::take_bundle(&TeamDir::open(&dir)?, length)?;
+        return Ok(ExitCode::Done);
+    }
+    if let Some(name) = &args.give {
+        teamd_daemon::give_pack(&TeamDir::open(&dir)?, name)?;
+        return Ok(ExitCode::Done);
+    }
     let options = teamd_daemon::HostOptions {
         dir: dir.clone(),
         home: args.home,

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bundle::{Bundle, BundleOrder, Bundled, KnownCommits, Pack, Packed};
 use crate::check::{CheckOrder, CheckReport};
 use crate::checkout::{Checkout, CheckoutSettings};
 use crate::control::Refusal;
@@ -72,6 +73,14 @@ pub enum JobReport {
     Integrated(bool),
     /// What a commit or a checkout changes.
     Text(String),
+    /// What a copy of the team repository has.
+    Known(KnownCommits),
+    /// What the copy of a host lacks is in a file.
+    Bundled(Bundled),
+    /// The copy of the team repository is what it is at home.
+    Received,
+    /// What a teammate on a host has committed is in a file there.
+    Packed(Packed),
     /// The user's branch is in the team repository: its name, and its commit; none if that is
     /// integrated already.
     Synced {
@@ -107,6 +116,9 @@ pub struct GitOrder {
     pub copied: Vec<String>,
     /// Seconds that it may take.
     pub timeout: f64,
+    /// The host that it is done on; none: home. The team repository of a host is a copy of home's,
+    /// which alone says what is in it.
+    pub host: Option<Name>,
     /// What is to be done.
     pub step: GitStep,
 }
@@ -168,6 +180,28 @@ pub enum GitStep {
         /// Whether work is discarded with it that exists nowhere else.
         discard: bool,
     },
+    /// Say what the copy of the team repository on this host has.
+    Know,
+    /// Write into a file what the copy of a host lacks.
+    Bundle(Box<BundleOrder>),
+    /// Make the copy of the team repository on this host what the file says.
+    Receive(Bundle),
+    /// Write what a teammate on this host has committed into a file.
+    Pack {
+        /// The checkout.
+        root: String,
+        /// The task; none: the one whose branch is checked out.
+        task: Option<TaskId>,
+        /// Whether it is submitted.
+        submit: bool,
+    },
+    /// Take what a teammate on a host has committed into the team repository.
+    Take {
+        /// The host.
+        host: Name,
+        /// What it has packed.
+        pack: Pack,
+    },
 }
 
 /// What is merged and checked.
@@ -200,4 +234,7 @@ pub struct MakeOrder {
     pub sandbox: Sandbox,
     /// The limits of its setup.
     pub bounds: Bounds,
+    /// On a host: the directory in the repository that the team works in, as home says. At home it
+    /// is looked up.
+    pub prefix: Option<String>,
 }

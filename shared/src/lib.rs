@@ -11,6 +11,7 @@ compile_error!(
 
 pub mod amount;
 pub mod background;
+pub mod bundle;
 pub mod caches;
 pub mod cgroup;
 pub mod check;

@@ -14,6 +14,7 @@ use crate::control::{FromWorker, MAX_FRAME, ToWorker, WorkerState};
 use crate::environment::{CLAUDE_TOKEN, Environment, SECRETS, is_model_key};
 use crate::id::RequestId;
 use crate::inbox::{LinePlace, UnreadMail};
+use crate::job::{GitOrder, JobReport};
 use crate::member::{Emptied, Member};
 use crate::message::Message;
 use crate::name::Name;
@@ -93,6 +94,19 @@ pub enum ToHost {
     /// Answer: what home has said last was not followed by anything.
     Ping {
         /// Comes back in the answer.
+        number: u64,
+    },
+    /// Do a job: [`FromHost::JobEnded`] follows. Its paths are the host's, which fills them in. The
+    /// files that belong to it cross beside the link ([`crate::bundle`]).
+    Job {
+        /// Of this job, on this connection.
+        number: u64,
+        /// What is to be done.
+        order: Box<GitOrder>,
+    },
+    /// A job is not wanted any more.
+    EndJob {
+        /// The job.
         number: u64,
     },
 }
@@ -252,6 +266,13 @@ pub enum FromHost {
     Warning {
         /// What.
         text: String,
+    },
+    /// A job has ended.
+    JobEnded {
+        /// The job.
+        number: u64,
+        /// Its report, or why it has none.
+        ended: Box<Result<JobReport, String>>,
     },
 }
 

@@ -177,10 +177,8 @@ impl EventLoop {
                 Vec::new()
             }
             Some(Reaped::Job(number, how)) => {
-                let DaemonResources {
-                    jobs, supervisor, ..
-                } = &mut self.resources;
-                jobs.process_ended(number, how, supervisor)
+                let (jobs, mut means) = self.resources.jobs();
+                jobs.process_ended(number, how, &mut means)
             }
             None => Vec::new(),
         }

@@ -240,9 +240,11 @@ impl Team {
     /// Returns the teammates that may claim a task, including those that have ended.
     pub fn able<'a>(&'a self, task: &'a Task) -> impl Iterator<Item = &'a Member> {
         let members = self.members.values().map(|state| &state.record);
-        let works_here = |member: &&Member| member.terms.host.is_none();
+        // What a teammate on a host does outside of a checkout is not checked.
+        let is_checked =
+            |member: &&Member| member.terms.host.is_none() || member.terms.checkout.is_some();
         members
-            .filter(works_here)
+            .filter(is_checked)
             .filter(|member| member.name != Name::lead() && task.is_for(member))
     }
 

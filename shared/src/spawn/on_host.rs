@@ -19,16 +19,13 @@ pub(super) fn check_on_host(
     if *name == Name::lead() {
         return Err(usage("the lead agent runs at home", "leave `--host` out"));
     }
-    if terms.checkout == Some(true) {
+    let has_checkout = terms.checkout == Some(true);
+    if terms.auto == Some(true) && !has_checkout {
         return Err(usage(
-            format!("{host} cannot have a checkout: the repository is at home"),
-            format!("name a directory that is on {host}: `--workspace DIR`"),
-        ));
-    }
-    if terms.auto == Some(true) {
-        return Err(usage(
-            format!("a teammate on {host} is given no tasks: their work is integrated at home"),
-            "leave `--auto` out, and give it work by messages",
+            format!(
+                "without a checkout a teammate on {host} is given no tasks: they are checked at home"
+            ),
+            "add `--checkout`, or leave `--auto` out and give it work by messages",
         ));
     }
     if terms.program.is_some() || !terms.servers.is_empty() {
@@ -46,14 +43,21 @@ pub(super) fn check_on_host(
     }
     // What a teammate at home may see of the home there says nothing about another machine.
     sandbox.visible.clear();
-    let workspace = terms
-        .workspace
-        .take()
-        .or_else(|| recorded.map(|paths| paths.workspace.to_owned()));
+    let named = terms.workspace.take();
+    if has_checkout {
+        return match named {
+            None => Ok(()),
+            Some(_) => Err(usage(
+                format!("a checkout on {host} is of the repository of this team"),
+                "leave `--workspace` out, or the checkout (`--no-checkout`)",
+            )),
+        };
+    }
+    let workspace = named.or_else(|| recorded.map(|paths| paths.workspace.to_owned()));
     let Some(workspace) = workspace else {
         return Err(usage(
             format!("no directory on {host} is named for {name} to work in"),
-            "name one that is there: `--workspace DIR`, absolute or beginning with `~/`",
+            "give it a checkout (`--checkout`), or name a directory that is there: `--workspace DIR`, absolute or beginning with `~/`",
         ));
     };
     let is_of_login = workspace == "~" || workspace.starts_with("~/");

@@ -50,6 +50,15 @@ impl EventLoop {
                 connection,
                 news,
             } => self.link_news(&host, connection, news),
+            Input::JobStep(step) => {
+                let (jobs, mut means) = self.resources.jobs();
+                jobs.step(*step, &mut means);
+                Vec::new()
+            }
+            Input::HostedJobEnded { job, ended } => {
+                let (jobs, mut means) = self.resources.jobs();
+                jobs.hosted_job_ended(job, ended, &mut means)
+            }
             input => self.intake(input).into_iter().collect(),
         }
     }
@@ -88,8 +97,8 @@ impl EventLoop {
                 }
                 self.worker_says(connection, incarnation, frame)
             }
-            // `take_input` has taken it.
-            Input::Link { .. } => None,
+            // `take_input` has taken them.
+            Input::Link { .. } | Input::JobStep(_) | Input::HostedJobEnded { .. } => None,
             // Only a host daemon serves links: the end of the input closes the connection.
             Input::LinkConnected { connection, .. } | Input::LinkSays { connection, .. } => {
                 tracing::warn!("connection {connection} is a link, and this is no host daemon");

@@ -37,6 +37,7 @@ impl EventLoop {
                 if let Some(why) = weakness {
                     tracing::warn!("commands on {host} are not confined as promised: {why}");
                 }
+                self.resources.jobs.hosted.link_broke(host);
                 let links = &mut self.resources.links;
                 links.connected(host, number, version, (frames, cut));
                 self.greet_host(host);
@@ -144,6 +145,7 @@ impl EventLoop {
     }
 
     fn lost_link(&mut self, host: &Name, state: LinkState) -> Vec<Event> {
+        self.resources.jobs.hosted.link_broke(host);
         let there: Vec<Incarnation> = members_of(&self.dispatcher.team, host)
             .map(Incarnation::of)
             .collect();
@@ -287,6 +289,10 @@ impl EventLoop {
                 vec![Event::Disconnected { incarnation }]
             }
             FromHost::Ended { of, end } => self.host_ended(host, &of, *end),
+            FromHost::JobEnded { number, ended } => {
+                self.resources.jobs.hosted.ended_there(host, number, *ended);
+                Vec::new()
+            }
         }
     }
 

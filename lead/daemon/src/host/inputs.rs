@@ -52,7 +52,9 @@ impl HostDaemon {
             } => self.link_connected(connection, outbound),
             Input::LinkSays { connection, line } => self.home_says(connection, &line),
             Input::Gone { connection } => self.gone(connection),
-            Input::Link { .. } => tracing::warn!("a host daemon has no hosts"),
+            Input::Link { .. } | Input::JobStep(_) | Input::HostedJobEnded { .. } => {
+                tracing::warn!("a host daemon has no hosts");
+            }
         }
     }
 
@@ -186,6 +188,9 @@ impl HostDaemon {
 
     fn gone(&mut self, connection: u64) {
         self.links.drop_link(connection);
+        if self.links.present.is_none() {
+            self.jobs.end_all();
+        }
         if let Some(incarnation) = self.workers.connections.remove(connection) {
             if let Some(live) = self.workers.live.get_mut(&incarnation) {
                 live.stage = Stage::Away;
@@ -196,9 +201,13 @@ impl HostDaemon {
 
     /// Handles the end of a process.
     pub(super) fn process_exited(&mut self, number: u64) {
-        let reaped = self.workers.supervisor.reap(number);
-        let Some(Reaped::Worker(incarnation, how)) = reaped else {
-            return;
+        let (incarnation, how) = match self.workers.supervisor.reap(number) {
+            Some(Reaped::Worker(incarnation, how)) => (incarnation, how),
+            Some(Reaped::Job(process, how)) => {
+                self.job_process_ended(process, how);
+                return;
+            }
+            None => return,
         };
         if let Some(spawned) = self.log.state.running(&incarnation) {
             self.workers.wait_until_empty(spawned, how);

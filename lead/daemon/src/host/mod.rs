@@ -30,9 +30,11 @@
 //! - between the move of files into the archive and `forgotten`: the next
 //!   [`teamd_shared::link::ToHost::Team`] does the rest.
 
+pub(super) mod bulk;
 mod copies;
 mod frames;
 mod inputs;
+mod jobs;
 mod links;
 mod mail;
 mod orders;

@@ -82,6 +82,8 @@ impl HostDaemon {
         }
         self.team_name.clone_from(&hello.team_name);
         self.links.accept_newcomer();
+        // Those of an earlier link.
+        self.jobs.end_all();
         self.submitted_early.clear();
         let present = self.present();
         self.links.say(&FromHost::Present(present));
@@ -155,6 +157,8 @@ impl HostDaemon {
             ToHost::Terminate(of) => self.workers.supervisor.terminate(&incarnation(&of)),
             ToHost::Kill(of) => self.workers.supervisor.kill(&incarnation(&of)),
             ToHost::Mail(mail) => self.mail_from_home(connection, &mail),
+            ToHost::Job { number, order } => self.begin_job(number, *order),
+            ToHost::EndJob { number } => self.jobs.end(number),
             ToHost::Ping { number } => self.links.say(&FromHost::Pong { number }),
         }
     }

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::copies::Copies;
+use super::jobs::HostJobs;
 use super::links::HomeLinks;
 use super::mail::{Mail, Submission};
 use super::record::HostLog;
@@ -24,6 +25,7 @@ use crate::core::incarnation::Incarnation;
 use crate::event_loop::upkeep::is_deleted;
 use crate::event_loop::{Sources, changed, sleep_until};
 use crate::io::cgroup::Cgroups;
+use crate::io::checkouts::places;
 use crate::io::connections::{Connections, ROOM};
 use crate::io::known_leads::KnownLeads;
 use crate::io::lock::liveness_lock_is_held;
@@ -65,6 +67,7 @@ pub(super) struct HostDaemon {
     pub(super) workers: Workers,
     pub(super) mail: Mail,
     pub(super) links: HomeLinks,
+    pub(super) jobs: HostJobs,
     /// What was submitted before home has said how far it has taken the outboxes.
     pub(super) submitted_early: Vec<Submission>,
     /// The team, as home has said it last.
@@ -119,6 +122,8 @@ fn begin(served: HostServed<'_>) -> Result<(HostDaemon, Sources), CommandError> 
         reaper: Reaper::new(Arc::clone(&dir), empty_sender),
         live: Default::default(),
     };
+    let places = places(&dir, &settings, confinement.layers);
+    let jobs = HostJobs::new(places.git.into(), dir.workspace().join("checkouts"));
     let mut daemon = HostDaemon {
         dir: Arc::clone(&dir),
         home,
@@ -128,6 +133,7 @@ fn begin(served: HostServed<'_>) -> Result<(HostDaemon, Sources), CommandError> 
         workers,
         mail: Mail::new(Arc::clone(&dir)),
         links: HomeLinks::new(),
+        jobs,
         submitted_early: Vec::new(),
         team: nothing_said(),
         team_name: String::new(),

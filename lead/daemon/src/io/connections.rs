@@ -17,6 +17,7 @@ use teamd_shared::control::{
     WireError, WorkerState,
 };
 use teamd_shared::environment::Environment;
+use teamd_shared::job::JobReport;
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -24,6 +25,7 @@ use tokio::task::JoinHandle;
 
 use crate::core::caller::ReplyTo;
 use crate::core::incarnation::Incarnation;
+use crate::io::jobs::steps::JobStep;
 use crate::io::known_leads::KnownLeads;
 use crate::io::links::{LinkNews, LinkedWorker};
 use crate::io::mcp_leads::{self, LeadRecords};
@@ -84,6 +86,13 @@ pub(crate) enum Input {
         /// The number of the connection with that host.
         connection: u64,
         news: LinkNews,
+    },
+    /// A job on a host wants a step to be done.
+    JobStep(Box<JobStep>),
+    /// It has done its last one.
+    HostedJobEnded {
+        job: u64,
+        ended: Result<JobReport, String>,
     },
 }
 

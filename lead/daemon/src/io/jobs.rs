@@ -3,6 +3,12 @@
 //!
 //! Jobs that share a key run one after the other, in the order in which they came: those for one
 //! checkout, for one task, and the checks that work in place.
+//!
+//! A job for a checkout on a host has several steps, at home and there ([`hosted`]). It holds its keys
+//! over all of them.
+
+pub(crate) mod hosted;
+pub(crate) mod steps;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -10,7 +16,7 @@ use std::io::{self, Read, Seek};
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{MemfdFlags, memfd_create};
-use teamd_shared::job::{GitStep, JobOrder, JobReport};
+use teamd_shared::job::{GitOrder, GitStep, JobOrder, JobReport};
 use teamd_shared::name::Name;
 use teamd_shared::process::How;
 use teamd_shared::task::TaskId;
@@ -18,11 +24,15 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 use tokio::task::JoinHandle;
 
+use self::hosted::{HostedJobs, StepHere};
+use self::steps::JobStep;
+use super::connections::Inputs;
+use super::links::Links;
 use super::workers::Supervisor;
 use crate::core::event::Event;
 
 /// How many jobs run at once.
-const MOST: usize = 8;
+pub(crate) const MOST: usize = 8;
 
 /// What no two jobs use at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +53,22 @@ pub(crate) struct JobRunner {
     waiting: VecDeque<QueuedJob>,
     /// By the number of the process.
     running: BTreeMap<u64, StartedJob>,
+    /// The keys of the jobs on hosts that have begun.
+    on_hosts: BTreeMap<u64, Vec<JobKey>>,
+    pub(crate) hosted: HostedJobs,
+}
+
+/// What starts the processes of jobs.
+pub(crate) struct JobMeans<'a> {
+    pub(crate) supervisor: &'a mut Supervisor,
+    pub(crate) links: &'a mut Links,
+    pub(crate) inputs: &'a Inputs,
+}
+
+/// A job that has begun.
+enum Begun {
+    Process(JobProcess),
+    OnHost,
 }
 
 #[derive(Debug)]
@@ -61,12 +87,12 @@ struct StartedJob {
 
 /// What the daemon holds of the process of a job.
 #[derive(Debug)]
-struct JobProcess {
-    number: u64,
+pub(crate) struct JobProcess {
+    pub(crate) number: u64,
     /// Gives it its order, and holds its standard input open. Aborted to end it.
-    input: JoinHandle<()>,
+    pub(crate) input: JoinHandle<()>,
     /// Where it writes its report.
-    report: File,
+    pub(crate) report: File,
 }
 
 impl JobRunner {
@@ -76,7 +102,7 @@ impl JobRunner {
         &mut self,
         job: u64,
         order: JobOrder,
-        supervisor: &mut Supervisor,
+        means: &mut JobMeans<'_>,
     ) -> Vec<Event> {
         let keys = keys(&order);
         let queued = QueuedJob { job, keys, order };
@@ -87,12 +113,21 @@ impl JobRunner {
         } else {
             self.waiting.push_back(queued);
         }
-        self.start_next(|order| start(order, supervisor))
+        self.begin_next(means)
     }
 
     /// Ends a job. One that waits is not started. The process of another one ends by itself when
     /// its standard input is closed.
-    pub(crate) fn end(&mut self, job: u64) -> Vec<Event> {
+    pub(crate) fn end(&mut self, job: u64, means: &mut JobMeans<'_>) -> Vec<Event> {
+        if self.hosted.end(job, means.links) {
+            self.on_hosts.remove(&job);
+            let mut events = vec![Event::JobEnded {
+                job,
+                ended: Err("it is no longer wanted".to_owned()),
+            }];
+            events.extend(self.begin_next(means));
+            return events;
+        }
         for started in self.running.values() {
             if started.job == job {
                 started.process.input.abort();
@@ -115,15 +150,76 @@ impl JobRunner {
         &mut self,
         number: u64,
         how: How,
-        supervisor: &mut Supervisor,
+        means: &mut JobMeans<'_>,
     ) -> Vec<Event> {
+        if let Some(step) = self.hosted.ended_here(number) {
+            step.process.input.abort();
+            // A job that is not wanted does not listen any more.
+            drop(step.reply.send(read_report(step.process.report, how)));
+            return Vec::new();
+        }
         let Some(StartedJob { job, process, .. }) = self.running.remove(&number) else {
             return Vec::new();
         };
         process.input.abort();
         let ended = read_report(process.report, how);
         let mut events = vec![Event::JobEnded { job, ended }];
-        events.extend(self.start_next(|order| start(order, supervisor)));
+        events.extend(self.begin_next(means));
+        events
+    }
+
+    /// Has a step of a job on a host done.
+    pub(crate) fn step(&mut self, step: JobStep, means: &mut JobMeans<'_>) {
+        let JobStep {
+            job,
+            host,
+            order,
+            reply,
+        } = step;
+        if !self.hosted.is_wanted(job) {
+            return;
+        }
+        if let Some(host) = host {
+            self.hosted
+                .begin_there(job, host, order, reply, means.links);
+            return;
+        }
+        match start(&JobOrder::Git(Box::new(order)), means.supervisor) {
+            Ok(process) => {
+                let number = process.number;
+                let step = StepHere {
+                    job,
+                    process,
+                    reply,
+                };
+                self.hosted.begun_here(number, step);
+            }
+            // A job that is not wanted does not listen any more.
+            Err(why) => drop(reply.send(Err(why))),
+        }
+    }
+
+    /// Returns the end of a job on a host that has done its last step, and starts the jobs that have
+    /// waited for it.
+    pub(crate) fn hosted_job_ended(
+        &mut self,
+        job: u64,
+        ended: Result<JobReport, String>,
+        means: &mut JobMeans<'_>,
+    ) -> Vec<Event> {
+        if !self.hosted.ended(job) {
+            return Vec::new();
+        }
+        self.on_hosts.remove(&job);
+        let mut events = vec![Event::JobEnded { job, ended }];
+        events.extend(self.begin_next(means));
+        events
+    }
+
+    fn begin_next(&mut self, means: &mut JobMeans<'_>) -> Vec<Event> {
+        let mut hosted = std::mem::take(&mut self.hosted);
+        let events = self.start_next(|job, order| begin(job, order, &mut hosted, means));
+        self.hosted = hosted;
         events
     }
 
@@ -131,24 +227,33 @@ impl JobRunner {
     /// no key.
     fn start_next(
         &mut self,
-        mut start: impl FnMut(&JobOrder) -> Result<JobProcess, String>,
+        mut begin: impl FnMut(u64, &JobOrder) -> Result<Begun, String>,
     ) -> Vec<Event> {
         let mut unstarted = Vec::new();
         let mut used: Vec<JobKey> = self
             .running
             .values()
-            .flat_map(|started| started.keys.iter().cloned())
+            .map(|started| &started.keys)
+            .chain(self.on_hosts.values())
+            .flatten()
+            .cloned()
             .collect();
         for queued in std::mem::take(&mut self.waiting) {
             let is_used = queued.keys.iter().any(|key| used.contains(key));
-            if is_used || self.running.len() >= MOST {
+            // One on a host may wait for that: it takes the place of no other.
+            let is_full = self.running.len() >= MOST && host_of(&queued.order).is_none();
+            if is_used || is_full {
                 used.extend(queued.keys.iter().cloned());
                 self.waiting.push_back(queued);
                 continue;
             }
             let QueuedJob { job, keys, order } = queued;
-            match start(&order) {
-                Ok(process) => {
+            match begin(job, &order) {
+                Ok(Begun::OnHost) => {
+                    used.extend(keys.iter().cloned());
+                    self.on_hosts.insert(job, keys);
+                }
+                Ok(Begun::Process(process)) => {
                     used.extend(keys.iter().cloned());
                     let number = process.number;
                     let started = StartedJob { job, keys, process };
@@ -161,6 +266,35 @@ impl JobRunner {
             }
         }
         unstarted
+    }
+}
+
+/// Returns the host that a job is done on; none: home.
+fn host_of(order: &JobOrder) -> Option<(&Name, &GitOrder)> {
+    let JobOrder::Git(order) = order else {
+        return None;
+    };
+    let host = order.host.as_ref()?;
+    Some((host, order))
+}
+
+fn begin(
+    job: u64,
+    order: &JobOrder,
+    hosted: &mut HostedJobs,
+    means: &mut JobMeans<'_>,
+) -> Result<Begun, String> {
+    let JobMeans {
+        supervisor,
+        links,
+        inputs,
+    } = means;
+    match host_of(order) {
+        Some((host, order)) => {
+            hosted.begin(job, host, order, links, inputs)?;
+            Ok(Begun::OnHost)
+        }
+        None => start(order, supervisor).map(Begun::Process),
     }
 }
 
@@ -190,7 +324,11 @@ fn keys(order: &JobOrder) -> Vec<JobKey> {
         .collect()
 }
 
-fn start(order: &JobOrder, supervisor: &mut Supervisor) -> Result<JobProcess, String> {
+/// Starts the process of a job.
+///
+/// # Errors
+/// Why it cannot be started.
+pub(crate) fn start(order: &JobOrder, supervisor: &mut Supervisor) -> Result<JobProcess, String> {
     let channels =
         JobChannels::make(order).map_err(|error| format!("cannot start a job: {error}"))?;
     let JobChannels {
@@ -239,7 +377,11 @@ impl JobChannels {
     }
 }
 
-fn read_report(mut report: File, how: How) -> Result<JobReport, String> {
+/// Reads what a job has reported whose process has ended.
+///
+/// # Errors
+/// Why it has reported nothing.
+pub(crate) fn read_report(mut report: File, how: How) -> Result<JobReport, String> {
     let mut text = String::new();
     let read = report
         .rewind()
@@ -258,7 +400,6 @@ fn read_report(mut report: File, how: How) -> Result<JobReport, String> {
 #[cfg(test)]
 mod tests {
     use teamd_shared::environment::Environment;
-    use teamd_shared::job::GitOrder;
 
     use super::*;
 
@@ -271,6 +412,7 @@ mod tests {
             visible: Vec::new(),
             copied: Vec::new(),
             timeout: 1.0,
+            host: None,
             step: GitStep::Remove {
                 root: String::new(),
                 discard: false,
@@ -287,16 +429,16 @@ mod tests {
             jobs.waiting.push_back(QueuedJob { job, keys, order });
         }
         let mut attempts = 0;
-        let ends = jobs.start_next(|_| {
+        let ends = jobs.start_next(|_, _| {
             attempts += 1;
             if attempts == 1 {
                 return Err("no descriptor is left".to_owned());
             }
-            Ok(JobProcess {
+            Ok(Begun::Process(JobProcess {
                 number: attempts,
                 input: tokio::spawn(async {}),
                 report: tempfile::tempfile().unwrap(),
-            })
+            }))
         });
         assert_eq!(ends.len(), 1);
         assert!(matches!(

@@ -5,6 +5,7 @@
 //! host has taken last. **When home dies**, the link dies with it; the next daemon dials again, and
 //! both sides say anew what holds.
 
+mod bulk;
 mod dial;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -25,6 +26,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+pub(crate) use self::bulk::BulkChannel;
 use self::dial::Dialer;
 pub(crate) use self::dial::LinkNews;
 use super::connections::Inputs;
@@ -47,6 +49,8 @@ pub(crate) struct Links {
 #[derive(Debug)]
 struct Link {
     host: Host,
+    /// What the host knows this team by.
+    home: Uuid,
     task: JoinHandle<()>,
     now: Arc<Notify>,
     wants_room: Arc<AtomicBool>,
@@ -155,6 +159,7 @@ impl Links {
         };
         let link = Link {
             host: host.clone(),
+            home,
             task: tokio::spawn(dialer.run()),
             now,
             wants_room,
@@ -278,6 +283,16 @@ impl Links {
         let is_up = |link: &Link| link.connection.is_some();
         let hosts = self.links.iter().filter(|(_, link)| is_up(link));
         hosts.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns what carries files to a host that is connected.
+    pub(crate) fn bulk(&self, host: &Name) -> Option<BulkChannel> {
+        self.connection(host)?;
+        let link = self.links.get(host)?;
+        Some(BulkChannel {
+            host: link.host.clone(),
+            home: link.home,
+        })
     }
 
     /// Returns where frames for a worker on a host go.

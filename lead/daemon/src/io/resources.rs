@@ -28,7 +28,7 @@ use super::checkouts::resolve_visible;
 use super::connections::{Connections, Inputs, serve_inherited};
 use super::effects::Effects;
 use super::hooks::{CODE, Hook, Hooks};
-use super::jobs::JobRunner;
+use super::jobs::{JobMeans, JobRunner};
 use super::journal::Journal;
 use super::links::{Links, whose};
 use super::lock::liveness_lock_holder;
@@ -65,6 +65,18 @@ pub(crate) struct DaemonResources {
     pub(crate) codes: ApproveCodes,
     /// The records that hooks are still to be run for.
     pub(crate) news: Vec<Record>,
+}
+
+impl DaemonResources {
+    /// Returns the jobs, and what starts their processes.
+    pub(crate) fn jobs(&mut self) -> (&mut JobRunner, JobMeans<'_>) {
+        let means = JobMeans {
+            supervisor: &mut self.supervisor,
+            links: &mut self.links,
+            inputs: &self.inputs,
+        };
+        (&mut self.jobs, means)
+    }
 }
 
 impl Io for DaemonResources {
@@ -162,6 +174,7 @@ impl Io for DaemonResources {
             }
             Action::HangUp(host) => {
                 self.links.hang_up(host);
+                self.jobs.hosted.link_broke(host);
                 for member in members_of(team, host) {
                     self.connections.forget(&Incarnation::of(member));
                 }
@@ -175,9 +188,13 @@ impl Io for DaemonResources {
                 if let JobOrder::Git(git) = &mut order {
                     resolve_visible(git);
                 }
-                return self.jobs.add(*job, order, &mut self.supervisor);
+                let (jobs, mut means) = self.jobs();
+                return jobs.add(*job, order, &mut means);
             }
-            Action::EndJob(job) => return self.jobs.end(*job),
+            Action::EndJob(job) => {
+                let (jobs, mut means) = self.jobs();
+                return jobs.end(*job, &mut means);
+            }
             // The dispatcher does these itself.
             Action::Welcome(_)
             | Action::Begin(_)

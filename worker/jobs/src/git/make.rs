@@ -24,6 +24,7 @@ pub(super) const REPOSITORY: &str = concat!(
     include_str!("names.sh"),
     include_str!("tree.sh"),
     include_str!("changes.sh"),
+    include_str!("team.sh"),
     include_str!("repository.sh")
 );
 pub(super) const CLONE: &str = concat!(
@@ -46,36 +47,18 @@ const MANIFESTS: [&str; 5] = [
 
 /// Makes a checkout, or finds it, and prepares it.
 pub(super) async fn checkout(git: &Git<'_>, make: &MakeOrder) -> Result<JobReport, GitFailure> {
-    let home = Path::new(&git.order.home);
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(home)
-        .with_context(|| git.order.home.clone())?;
-    let held = references::held(home);
-    let seen = git
-        .run(
-            REPOSITORY,
-            home,
-            &[("SOURCE", &make.source), ("HELD", &held)],
-        )
-        .await?;
-    let top = seen.one("top")?;
-    let prefix = seen.one("prefix")?;
-    references::refresh(git).await;
-    let (root, mut notes) = place(git, make, Path::new(&top))?;
-    let root_text = text(&root)?;
-    notes.extend(seen.all("note"));
-    let source = seen.one("source")?;
-    if !["objects", "refs"]
-        .iter()
-        .all(|name| may_write(&Path::new(&source).join(name)))
-    {
-        notes.push(format!(
-            "nothing can be shown in {source}, or landed: confined commands may not write there as this user (`chown` or `chmod` lets them)"
-        ));
+    let mut seen = match &make.prefix {
+        Some(prefix) => copy_of_home(git, make, prefix)?,
+        None => team_repository(git, &make.source).await?,
+    };
+    let top = &seen.top;
+    if git.order.host.is_none() {
+        references::refresh(git).await;
     }
-    match cloned(git, &root, &top).await? {
+    let (root, mut notes) = place(git, make, Path::new(top))?;
+    let root_text = text(&root)?;
+    notes.append(&mut seen.notes);
+    match cloned(git, &root, top).await? {
         Some(more) => notes.extend(more),
         // Once is enough.
         None => notes.clear(),
@@ -84,7 +67,7 @@ pub(super) async fn checkout(git: &Git<'_>, make: &MakeOrder) -> Result<JobRepor
     git.run(
         OPEN,
         &root,
-        &[("TOP", &top), ("COPY", &files), ("PREFIX", &prefix)],
+        &[("TOP", top), ("COPY", &files), ("PREFIX", &seen.prefix)],
     )
     .await?;
     let repository = text(&repository(git.order))?;
@@ -94,11 +77,69 @@ pub(super) async fn checkout(git: &Git<'_>, make: &MakeOrder) -> Result<JobRepor
         repository,
         notes,
     };
-    let workspace = text(&root.join(&prefix).components().collect::<PathBuf>())?;
-    set_up(git, make, (&checkout, &prefix)).await?;
+    let workspace = text(&root.join(&seen.prefix).components().collect::<PathBuf>())?;
+    set_up(git, make, (&checkout, &seen.prefix)).await?;
     Ok(JobReport::Made {
         checkout,
         workspace,
+    })
+}
+
+/// What checkouts are made from.
+pub(super) struct SeenRepository {
+    /// Where the user's tree is; on a host the copy of the team repository.
+    pub(super) top: String,
+    /// The directory in it that the team works in.
+    pub(super) prefix: String,
+    pub(super) notes: Vec<String>,
+}
+
+/// Makes the team repository of the user's, unless it is there.
+pub(super) async fn team_repository(
+    git: &Git<'_>,
+    source: &str,
+) -> Result<SeenRepository, GitFailure> {
+    let home = Path::new(&git.order.home);
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(home)
+        .with_context(|| git.order.home.clone())?;
+    let held = references::held(home);
+    let more = [("SOURCE", source), ("HELD", &held)];
+    let seen = git.run(REPOSITORY, home, &more).await?;
+    let mut notes = seen.all("note");
+    let source = seen.one("source")?;
+    if !["objects", "refs"]
+        .iter()
+        .all(|name| may_write(&Path::new(&source).join(name)))
+    {
+        notes.push(format!(
+            "nothing can be shown in {source}, or landed: confined commands may not write there as this user (`chown` or `chmod` lets them)"
+        ));
+    }
+    Ok(SeenRepository {
+        top: seen.one("top")?,
+        prefix: seen.one("prefix")?,
+        notes,
+    })
+}
+
+/// Returns the copy of the team repository that this host has.
+fn copy_of_home(
+    git: &Git<'_>,
+    make: &MakeOrder,
+    prefix: &str,
+) -> Result<SeenRepository, GitFailure> {
+    let mut notes = Vec::new();
+    if !make.settings.copy.is_empty() {
+        notes
+            .push("what `[checkout] copy` names is at home: it is not copied to a host".to_owned());
+    }
+    Ok(SeenRepository {
+        top: text(&repository(git.order))?,
+        prefix: prefix.to_owned(),
+        notes,
     })
 }
 

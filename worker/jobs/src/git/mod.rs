@@ -16,6 +16,7 @@
 //! A file whose bytes are those of its blob is unchanged, whatever attributes make of it
 //! (`changed` in `changes.sh`).
 
+mod copy;
 mod integration;
 mod kind;
 mod make;
@@ -67,6 +68,11 @@ fn scratch(order: &GitOrder) -> PathBuf {
     Path::new(&order.home).join("scratch")
 }
 
+/// Returns where files lie that cross to a host, or come from one.
+fn bundles(order: &GitOrder) -> PathBuf {
+    Path::new(&order.home).join("bundles")
+}
+
 /// Returns where lies what the last integrated check has left.
 fn cache(order: &GitOrder) -> PathBuf {
     Path::new(&order.home).join("cache")
@@ -107,6 +113,7 @@ async fn perform(
     };
     if let GitStep::Branch { root, .. }
     | GitStep::Keep { root, .. }
+    | GitStep::Pack { root, .. }
     | GitStep::Remove { root, .. } = &order.step
     {
         locks::remove_stale(Path::new(root), Whose::Teammates);
@@ -114,7 +121,9 @@ async fn perform(
     match &order.step {
         GitStep::Make(make) => make::checkout(git, make).await,
         GitStep::Branch { root, task } => {
-            references::refresh(git).await;
+            if order.host.is_none() {
+                references::refresh(git).await;
+            }
             let values = git
                 .run(BRANCH, Path::new(root), &[("TASK", &task.to_string())])
                 .await;
@@ -131,6 +140,11 @@ async fn perform(
         GitStep::Sync { into } => integration::sync(git, into.as_deref()).await,
         GitStep::Land { into } => integration::land(git, into.as_deref()).await,
         GitStep::Remove { root, discard } => git.remove(root, *discard).await,
+        GitStep::Know => copy::know(git).await,
+        GitStep::Bundle(bundle) => copy::bundle(git, bundle).await,
+        GitStep::Receive(bundle) => copy::receive(git, bundle).await,
+        GitStep::Pack { root, task, submit } => copy::pack(git, root, *task, *submit).await,
+        GitStep::Take { pack, .. } => copy::take(git, pack).await,
     }
 }
 
@@ -189,7 +203,10 @@ impl Git<'_> {
             "fix that, then try again; `teamctl forget {} --discard` removes it anyway",
             self.order.name
         );
-        if let Err(failed) = self.keep(root, None, false).await {
+        // What a host has was taken to home before.
+        if self.order.host.is_none()
+            && let Err(failed) = self.keep(root, None, false).await
+        {
             return Err(GitFailure::refused(
                 format!("the work in {root} cannot be saved: {}", failed.text()),
                 hint,
@@ -394,6 +411,7 @@ mod tests {
 
     #[test]
     fn each_script_has_the_functions_that_it_uses() {
+        use copy::{BUNDLE, KNOW, RECEIVE, TAKE_FILE};
         use integration::{
             DIFF, INTEGRATE, KEEP_CACHE, LAND, LINKS, MERGE, PUBLISH, SCRATCH, SYNC, USERS_TREE,
         };
@@ -401,7 +419,8 @@ mod tests {
         use references::REFERENCES;
         let scripts = [
             BRANCH, PACK, TAKE, REMOVE, MERGE, LINKS, SCRATCH, INTEGRATE, PUBLISH, USERS_TREE,
-            KEEP_CACHE, DIFF, SYNC, LAND, REPOSITORY, CLONE, OPEN, REFERENCES,
+            KEEP_CACHE, DIFF, SYNC, LAND, REPOSITORY, CLONE, OPEN, REFERENCES, KNOW, BUNDLE,
+            RECEIVE, COPY_PACK, TAKE_FILE,
         ];
         let defined = |text: &str| -> Vec<String> {
             let names = text.lines().filter_map(|line| line.split_once("() "));

@@ -66,10 +66,7 @@ else
     git update-ref refs/heads/integration "$head"
     git symbolic-ref HEAD refs/heads/integration
     rm -rf hooks info/attributes info/grafts objects/info/alternates
-    git config gc.auto 0
-    git config maintenance.auto false
-    git config fetch.fsckObjects true
-    git config core.fsync all
+    set_up_team .
     git config teamd.source "$common"
     git config teamd.shown "$shown"
     sync -f .

@@ -338,6 +338,7 @@ impl Git<'_> {
             workspace.to_owned(),
             super::scratch(self.order),
             super::cache(self.order),
+            super::bundles(self.order),
         ];
         shown.extend(
             others

@@ -160,6 +160,10 @@ impl DecisionView<'_> {
         self.team.members.get(name)?.record.terms.checkout.as_ref()
     }
 
+    fn host_of(&self, name: &Name) -> Option<Name> {
+        self.team.members.get(name)?.record.terms.host.clone()
+    }
+
     /// Begins the branch of a task in a checkout.
     pub(super) fn begin_branch(&self, member: &Member, task: TaskId, then: Then) -> Decision {
         let Some(checkout) = &member.terms.checkout else {
@@ -218,8 +222,11 @@ impl DecisionView<'_> {
             settings: self.places.settings.clone(),
             sandbox: terms.sandbox,
             bounds: terms.bounds,
+            // A host learns it from what is found out at home.
+            prefix: None,
         }));
         let mut git = self.git_order(&order.name, Some(order.environment.clone()), step);
+        git.host = terms.host;
         git.visible.append(&mut visible);
         begin_job(JobOrder::Git(Box::new(git)), then)
     }
@@ -273,10 +280,12 @@ impl DecisionView<'_> {
 
     fn check_order(&self, task: &Task, submission: &Submission) -> CheckOrder {
         let author = self.team.members.get(&submission.by);
-        let terms = author.map(|state| state.record.terms.clone());
         let workspace = self.places.workspace.clone();
+        // What an author on a host has there says nothing about home, where the check runs.
+        let here = author.filter(|state| state.record.terms.host.is_none());
+        let terms = here.map(|state| state.record.terms.clone());
         let terms = terms.unwrap_or_else(|| Terms::of_workspace(workspace.clone()));
-        let worker = self.runtime.member(&submission.by);
+        let worker = here.and_then(|state| self.runtime.member(&state.record.name));
         let environment = worker.and_then(|worker| worker.environment.clone());
         let commands = submission.checks.iter();
         CheckOrder {
@@ -331,6 +340,7 @@ impl DecisionView<'_> {
             visible: visible.collect(),
             copied: self.places.settings.copy.clone(),
             timeout: self.team.work.timeout().as_secs_f64(),
+            host: self.host_of(name),
             step,
         }
     }

@@ -127,23 +127,16 @@ impl Dialer {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new("ssh");
-        command.args(["-T", "-S", "none"]);
-        for option in OPTIONS {
-            command.args(["-o", option]);
-        }
         let weak = if self.host.allow_weak_sandbox {
             " --allow-weak-sandbox"
         } else {
             ""
         };
-        let line = line_there(&format!("host {}{weak}", self.home));
+        let mut command = ssh(&self.host, self.home, weak);
         command
-            .args(["--", &self.host.ssh, &line])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
+            .stderr(Stdio::piped());
         command
     }
 
@@ -268,6 +261,18 @@ impl Dialer {
     }
 }
 
+/// Returns the command that runs `teamd host` on a host, with these further arguments.
+pub(super) fn ssh(host: &Host, home: Uuid, more: &str) -> Command {
+    let mut command = Command::new("ssh");
+    command.args(["-T", "-S", "none"]);
+    for option in OPTIONS {
+        command.args(["-o", option]);
+    }
+    let line = line_there(&format!("host {home}{more}"));
+    command.args(["--", &host.ssh, &line]).kill_on_drop(true);
+    command
+}
+
 /// How a connection has ended.
 struct ConnectionEnd {
     /// Whether the host had said who it is.
@@ -326,7 +331,7 @@ fn shown(text: &str) -> String {
 }
 
 /// How much of a text of another machine is shown, in characters.
-const MOST_OF_A_TEXT: usize = 300;
+pub(super) const MOST_OF_A_TEXT: usize = 300;
 
 /// Numbers the connections with hosts.
 fn next_number() -> u64 {

@@ -49,9 +49,11 @@ impl DecisionView<'_> {
             return Err(works_on_no_task("the lead agent"));
         }
         let member = self.running(name)?;
-        if let Some(host) = &member.terms.host {
+        if let Some(host) = &member.terms.host
+            && member.terms.checkout.is_none()
+        {
             return Err(conflict(
-                format!("{name} is on {host}, and tasks are worked on at home"),
+                format!("{name} has no checkout on {host}, and tasks are checked at home"),
                 "write to the lead what you can do",
             ));
         }

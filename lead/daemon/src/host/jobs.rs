@@ -1,0 +1,173 @@
+//! The jobs that home has this host do, for the checkouts here. None outlives the link on which it
+//! was ordered: home orders it again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+
+use teamd_shared::environment::Environment;
+use teamd_shared::job::{GitOrder, GitStep, JobOrder, JobReport, MakeOrder};
+use teamd_shared::link::{FromHost, MAX_LINK_FRAME};
+use teamd_shared::process::How;
+
+use super::run::HostDaemon;
+use crate::io::jobs::{JobProcess, MOST, read_report, start};
+use crate::io::workers::Supervisor;
+
+/// The jobs of the present link.
+#[derive(Debug)]
+pub(super) struct HostJobs {
+    /// Where the copy of the team repository is, hidden from tools.
+    git: PathBuf,
+    /// Where checkouts are made.
+    checkouts: PathBuf,
+    waiting: VecDeque<HostJob>,
+    /// By the number of the process.
+    running: BTreeMap<u64, RunningHostJob>,
+}
+
+#[derive(Debug)]
+struct HostJob {
+    /// What home calls it.
+    number: u64,
+    order: GitOrder,
+}
+
+#[derive(Debug)]
+struct RunningHostJob {
+    /// What home calls it; none if home does not want it any more.
+    number: Option<u64>,
+    process: JobProcess,
+}
+
+impl HostJobs {
+    pub(super) fn new(git: PathBuf, checkouts: PathBuf) -> Self {
+        Self {
+            git,
+            checkouts,
+            waiting: VecDeque::new(),
+            running: BTreeMap::new(),
+        }
+    }
+
+    /// Ends a job.
+    pub(super) fn end(&mut self, number: u64) {
+        self.waiting.retain(|job| job.number != number);
+        for running in self.running.values_mut() {
+            if running.number == Some(number) {
+                running.end();
+            }
+        }
+    }
+
+    /// Ends all jobs.
+    pub(super) fn end_all(&mut self) {
+        self.waiting.clear();
+        for running in self.running.values_mut() {
+            running.end();
+        }
+    }
+
+    /// Starts what waits. Returns the jobs that could not be started, each with the reason.
+    fn start_next(&mut self, supervisor: &mut Supervisor) -> Vec<(u64, String)> {
+        let mut unstarted = Vec::new();
+        while self.running.len() < MOST {
+            let Some(HostJob { number, order }) = self.waiting.pop_front() else {
+                break;
+            };
+            match start(&JobOrder::Git(Box::new(order)), supervisor) {
+                Ok(process) => {
+                    let running = RunningHostJob {
+                        number: Some(number),
+                        process,
+                    };
+                    self.running.insert(running.process.number, running);
+                }
+                Err(why) => unstarted.push((number, why)),
+            }
+        }
+        unstarted
+    }
+}
+
+impl RunningHostJob {
+    fn end(&mut self) {
+        self.number = None;
+        // Its process ends when its standard input is closed.
+        self.process.input.abort();
+    }
+}
+
+impl HostDaemon {
+    /// Does a job for home.
+    pub(super) fn begin_job(&mut self, number: u64, order: GitOrder) {
+        match self.completed(order) {
+            Ok(order) => {
+                self.jobs.waiting.push_back(HostJob { number, order });
+                self.start_jobs();
+            }
+            Err(why) => self.say_job_ended(number, Err(why)),
+        }
+    }
+
+    /// Reports a job whose process has ended.
+    pub(super) fn job_process_ended(&mut self, process: u64, how: How) {
+        let Some(running) = self.jobs.running.remove(&process) else {
+            return;
+        };
+        running.process.input.abort();
+        if let Some(number) = running.number {
+            self.say_job_ended(number, read_report(running.process.report, how));
+        }
+        self.start_jobs();
+    }
+
+    fn start_jobs(&mut self) {
+        for (number, why) in self.jobs.start_next(&mut self.workers.supervisor) {
+            self.say_job_ended(number, Err(why));
+        }
+    }
+
+    fn say_job_ended(&self, number: u64, ended: Result<JobReport, String>) {
+        let ended = if is_too_long(&ended) {
+            Err("its report is too long for a link".to_owned())
+        } else {
+            ended
+        };
+        let ended = Box::new(ended);
+        self.links.say(&FromHost::JobEnded { number, ended });
+    }
+
+    /// Fills in what is this host's.
+    fn completed(&self, order: GitOrder) -> Result<GitOrder, String> {
+        let text = |path: &PathBuf| {
+            let text = path.to_str().map(str::to_owned);
+            text.ok_or_else(|| format!("{} is not UTF-8", path.display()))
+        };
+        let step = match order.step {
+            GitStep::Make(make) => {
+                let checkouts = text(&self.jobs.checkouts)?;
+                GitStep::Make(Box::new(MakeOrder {
+                    at: Some(checkouts.clone()),
+                    otherwise: checkouts,
+                    ..*make
+                }))
+            }
+            step => step,
+        };
+        Ok(GitOrder {
+            home: text(&self.jobs.git)?,
+            environment: Environment::of_self(),
+            territory: self.log.state.territory(),
+            step,
+            ..order
+        })
+    }
+}
+
+/// Tells whether a report does not fit into a frame.
+fn is_too_long(ended: &Result<JobReport, String>) -> bool {
+    /// What the frame has beside the report.
+    const AROUND: usize = 256;
+    let text = serde_json::to_string(ended);
+    text.is_ok_and(|text| text.len() + AROUND > MAX_LINK_FRAME)
+}

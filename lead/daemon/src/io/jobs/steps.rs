@@ -1,0 +1,278 @@
+//! The steps of jobs on hosts: what each asks of home and of its host, one after the other.
+//!
+//! Home knows what is in the team repository. So before a checkout is made there or a branch begun,
+//! the host's copy is brought up to date; and what a teammate there has committed is taken in here.
+//! A step that fails ends the job: each can be done again.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use teamd_shared::bundle::{BulkName, BundleOrder, Bundled, Packed};
+use teamd_shared::control::{Refusal, RefusalCode};
+use teamd_shared::environment::Environment;
+use teamd_shared::job::{GitOrder, GitStep, JobReport, MakeOrder};
+use teamd_shared::name::Name;
+use teamd_shared::task::TaskId;
+use tokio::sync::{Mutex, oneshot};
+
+use crate::io::connections::{Input, Inputs};
+use crate::io::links::BulkChannel;
+
+/// What a job on a host asks the event loop for.
+#[derive(Debug)]
+pub(crate) struct JobStep {
+    /// The job.
+    pub(crate) job: u64,
+    /// Where it is done: on this host, or at home.
+    pub(crate) host: Option<Name>,
+    pub(crate) order: GitOrder,
+    pub(crate) reply: oneshot::Sender<Result<JobReport, String>>,
+}
+
+/// A job for a checkout on a host.
+#[derive(Debug)]
+pub(super) struct HostedJob {
+    pub(super) job: u64,
+    pub(super) host: Name,
+    pub(super) order: GitOrder,
+    pub(super) inputs: Inputs,
+    pub(super) channel: BulkChannel,
+    /// Held while the copy of the host is brought up to date: jobs do that one after the other.
+    pub(super) turn: Arc<Mutex<()>>,
+}
+
+/// Why a job ends before its last step.
+enum StepFailure {
+    /// It makes no sense, or not now.
+    Refused(Refusal),
+    /// It could not be tried.
+    Failed(String),
+}
+
+impl HostedJob {
+    /// Does all steps, and reports the end to the event loop.
+    pub(super) async fn run(self) {
+        let ended = match self.perform().await {
+            Ok(report) => Ok(report),
+            Err(StepFailure::Refused(refusal)) => Ok(JobReport::Refused(refusal)),
+            Err(StepFailure::Failed(why)) => Err(why),
+        };
+        let input = Input::HostedJobEnded {
+            job: self.job,
+            ended,
+        };
+        if self.inputs.send(input).await.is_err() {
+            tracing::debug!("the event loop has ended before a job");
+        }
+    }
+
+    async fn perform(&self) -> Result<JobReport, StepFailure> {
+        match &self.order.step {
+            GitStep::Make(make) => self.make(make).await,
+            GitStep::Branch { .. } => {
+                self.bring_up_to_date(None).await?;
+                self.there(self.order.step.clone()).await
+            }
+            GitStep::Keep { root, task, submit } => {
+                let packed = self.pack(root, *task, *submit).await?;
+                match packed {
+                    Some(packed) => self.take(packed).await,
+                    None => Err(StepFailure::Failed(format!("{root} is gone"))),
+                }
+            }
+            GitStep::Remove { root, discard } => {
+                if !discard {
+                    self.save(root).await?;
+                }
+                self.there(self.order.step.clone()).await
+            }
+            GitStep::Diff { .. } => self.there(self.order.step.clone()).await,
+            other => Err(StepFailure::Failed(format!(
+                "this is not done on a host: {other:?}"
+            ))),
+        }
+    }
+
+    /// Makes a checkout there. The notes about the repository are home's.
+    async fn make(&self, make: &MakeOrder) -> Result<JobReport, StepFailure> {
+        let bundled = self.bring_up_to_date(Some(make.source.clone())).await?;
+        let make = MakeOrder {
+            prefix: Some(bundled.prefix),
+            at: None,
+            ..make.clone()
+        };
+        let made = self.there(GitStep::Make(Box::new(make))).await?;
+        let JobReport::Made {
+            mut checkout,
+            workspace,
+        } = made
+        else {
+            return Err(self.unexpected());
+        };
+        if !checkout.notes.is_empty() {
+            checkout.notes.splice(0..0, bundled.notes);
+        }
+        Ok(JobReport::Made {
+            checkout,
+            workspace,
+        })
+    }
+
+    /// Saves what a teammate has committed there, and tells the copy that it is saved.
+    async fn save(&self, root: &str) -> Result<(), StepFailure> {
+        let saved = async {
+            if let Some(packed) = self.pack(root, None, false).await? {
+                self.take(packed).await?;
+                self.bring_up_to_date(None).await?;
+            }
+            Ok(())
+        };
+        saved.await.map_err(|failure| {
+            let StepFailure::Refused(refusal) = failure else {
+                return failure;
+            };
+            let name = &self.order.name;
+            let host = &self.host;
+            let message = format!(
+                "the work in {root} on {host} cannot be saved: {}",
+                refusal.message
+            );
+            let hint = format!(
+                "fix that, then try again; `teamctl forget {name} --discard` removes it anyway"
+            );
+            StepFailure::Refused(Refusal::new(RefusalCode::Conflict, message).hint(hint))
+        })
+    }
+
+    /// Makes the copy of the host what the team repository is. `source` is where the teammate would
+    /// work at home, if the team repository is to be made before.
+    async fn bring_up_to_date(&self, source: Option<String>) -> Result<Bundled, StepFailure> {
+        let turn = self.turn.lock().await;
+        let JobReport::Known(known) = self.there(GitStep::Know).await? else {
+            return Err(self.unexpected());
+        };
+        let order = BundleOrder {
+            host: self.host.clone(),
+            known,
+            source,
+        };
+        let JobReport::Bundled(bundled) = self.here(GitStep::Bundle(Box::new(order))).await? else {
+            return Err(StepFailure::Failed("no bundle was made".to_owned()));
+        };
+        let Some(bundle) = &bundled.bundle else {
+            return Ok(bundled);
+        };
+        let file = self.file(&BulkName::Bundle(Some(self.host.clone())));
+        let sent = self.channel.send(&file, bundle.file.length).await;
+        if let Err(error) = std::fs::remove_file(&file) {
+            tracing::warn!("cannot remove {}: {error}", file.display());
+        }
+        sent.map_err(StepFailure::Failed)?;
+        let received = self.there(GitStep::Receive(bundle.clone())).await?;
+        drop(turn);
+        match received {
+            JobReport::Received => Ok(bundled),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Has the host pack what the teammate has committed. None if there is no checkout.
+    async fn pack(
+        &self,
+        root: &str,
+        task: Option<TaskId>,
+        submit: bool,
+    ) -> Result<Option<Packed>, StepFailure> {
+        let root = root.to_owned();
+        let step = GitStep::Pack { root, task, submit };
+        match self.there(step).await? {
+            JobReport::Packed(packed) => Ok(Some(packed)),
+            JobReport::Removed => Ok(None),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Takes packed work into the team repository.
+    async fn take(&self, packed: Packed) -> Result<JobReport, StepFailure> {
+        let Packed { commit, pack } = packed;
+        if !is_commit_id(&commit) || pack.as_ref().is_some_and(|pack| pack.commit != commit) {
+            return Err(self.unexpected());
+        }
+        let Some(pack) = pack else {
+            return Ok(JobReport::Kept {
+                commit,
+                reference: None,
+            });
+        };
+        let name = &self.order.name;
+        let file = self.file(&BulkName::Pack(name.clone()));
+        self.channel
+            .fetch(name, &file, pack.file.length)
+            .await
+            .map_err(StepFailure::Failed)?;
+        let host = self.host.clone();
+        self.here(GitStep::Take { host, pack }).await
+    }
+
+    fn file(&self, name: &BulkName) -> PathBuf {
+        name.file(self.order.home.as_ref())
+    }
+
+    /// Has a step done at home.
+    async fn here(&self, step: GitStep) -> Result<JobReport, StepFailure> {
+        let order = GitOrder {
+            host: None,
+            step,
+            ..self.order.clone()
+        };
+        self.ask(None, order).await
+    }
+
+    /// Has a step done on the host. What is home's does not go there: its paths mean nothing there,
+    /// and its environment is nothing for another machine.
+    async fn there(&self, step: GitStep) -> Result<JobReport, StepFailure> {
+        let order = GitOrder {
+            home: String::new(),
+            environment: Environment::default(),
+            territory: Vec::new(),
+            visible: Vec::new(),
+            copied: Vec::new(),
+            step,
+            ..self.order.clone()
+        };
+        self.ask(Some(self.host.clone()), order).await
+    }
+
+    async fn ask(&self, host: Option<Name>, order: GitOrder) -> Result<JobReport, StepFailure> {
+        let (reply, ended) = oneshot::channel();
+        let step = JobStep {
+            job: self.job,
+            host,
+            order,
+            reply,
+        };
+        let sent = self.inputs.send(Input::JobStep(Box::new(step))).await;
+        sent.map_err(|_| StepFailure::Failed("the daemon ends".to_owned()))?;
+        match ended.await {
+            Ok(Ok(JobReport::Refused(refusal))) => Err(StepFailure::Refused(refusal)),
+            Ok(Ok(report)) => Ok(report),
+            Ok(Err(why)) => Err(StepFailure::Failed(why)),
+            Err(_) => Err(StepFailure::Failed(format!(
+                "the link to {} broke",
+                self.host
+            ))),
+        }
+    }
+
+    fn unexpected(&self) -> StepFailure {
+        let host = &self.host;
+        StepFailure::Failed(format!(
+            "{host} reports something that it was not asked for"
+        ))
+    }
+}
+
+/// Tells whether a host names a commit: what it says becomes an argument of `git`.
+fn is_commit_id(id: &str) -> bool {
+    matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+}

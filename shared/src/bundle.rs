@@ -1,0 +1,155 @@
+//! What crosses between home and a host of the work: files in the folder `bundles` beside the team
+//! repository of either side.
+//!
+//! **Who writes** such a file: a job, on the side that sends; on the other side the process of the
+//! channel that takes it, under another name until it is complete. **Who reads**: that channel, and
+//! the job that takes its contents in, which removes it. **When one dies**: the file counts for
+//! nothing, since the next job orders one anew; a file is compared with the length and the hash that
+//! the link has said.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::id::TaskId;
+use crate::name::Name;
+
+/// How large such a file may be, in bytes: what a process of a job may write.
+pub const MAX_BULK: u64 = 8 << 30;
+
+/// What is in such a file, and so what it is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BulkName {
+    /// What the copy of a host lacks: at home under the name of the host, there as `home`.
+    Bundle(Option<Name>),
+    /// What a teammate on a host has committed.
+    Pack(Name),
+}
+
+impl BulkName {
+    /// Returns the file, below the directory of the team repository.
+    pub fn file(&self, home: &Path) -> PathBuf {
+        let name = match self {
+            Self::Bundle(Some(host)) => format!("{host}.bundle"),
+            Self::Bundle(None) => "home.bundle".to_owned(),
+            Self::Pack(name) => format!("{name}.pack"),
+        };
+        home.join("bundles").join(name)
+    }
+}
+
+/// A file that crosses from one machine to the other, in the folder `bundles` beside the team
+/// repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BulkFile {
+    /// Its SHA-256, in hexadecimal digits.
+    pub sha256: String,
+    /// In bytes.
+    pub length: u64,
+}
+
+/// Copies a file to one that is sent or taken in, and says what it is.
+///
+/// # Errors
+/// If one cannot be read or written. Of one that is larger than [`MAX_BULK`], a byte more is copied.
+pub fn copy(from: impl Read, to: &Path) -> io::Result<BulkFile> {
+    let mut hashed = HashedFile {
+        file: File::options()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(to)?,
+        hash: Sha256::new(),
+    };
+    let length = io::copy(&mut from.take(MAX_BULK + 1), &mut hashed)?;
+    let hash = hashed.hash.finalize();
+    Ok(BulkFile {
+        sha256: hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+        length,
+    })
+}
+
+/// A file whose hash is known when it is written.
+struct HashedFile {
+    file: File,
+    hash: Sha256,
+}
+
+impl Write for HashedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// What the copy of a team repository has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownCommits {
+    /// The SHA-256 of all its names; none if there is no copy yet.
+    pub names: Option<String>,
+    /// Some of the commits under them, newest first: what they contain need not be sent.
+    pub commits: Vec<String>,
+}
+
+/// How a bundle for a host is made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BundleOrder {
+    /// The host.
+    pub host: Name,
+    /// What its copy has.
+    pub known: KnownCommits,
+    /// Where the teammate would work at home, if the team repository is made first.
+    pub source: Option<String>,
+}
+
+/// What the copy of a host lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bundled {
+    /// The file; none if the copy lacks nothing.
+    pub bundle: Option<Bundle>,
+    /// The directory in the repository that the team works in; empty at its top.
+    pub prefix: String,
+    /// Notes about the repository.
+    pub notes: Vec<String>,
+}
+
+/// A file that makes a copy of the team repository what it is at home. It begins with a line for
+/// each name (`OBJECT NAME TARGET`) and for each commit where history is cut off
+/// (`shallow OBJECT`); a pack follows behind an empty line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bundle {
+    /// The file.
+    pub file: BulkFile,
+    /// How objects are named: `sha1` or `sha256`.
+    pub object_format: String,
+}
+
+/// What a teammate on a host has committed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Packed {
+    /// The commit.
+    pub commit: String,
+    /// The work that is in a file; none if nothing is added, or it belongs to no task.
+    pub pack: Option<Pack>,
+}
+
+/// A file with the objects of a commit which home lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pack {
+    /// The commit.
+    pub commit: String,
+    /// The task that it is work on.
+    pub task: TaskId,
+    /// The file.
+    pub file: BulkFile,
+}

@@ -110,6 +110,8 @@ pub struct BundleOrder {
     pub known: KnownCommits,
     /// Where the teammate would work at home, if the team repository is made first.
     pub source: Option<String>,
+    /// A commit that is under no name, and is sent, too.
+    pub also: Option<String>,
 }
 
 /// What the copy of a host lacks.
@@ -132,6 +134,8 @@ pub struct Bundle {
     pub file: BulkFile,
     /// How objects are named: `sha1` or `sha256`.
     pub object_format: String,
+    /// A commit in it that is under no name.
+    pub also: Option<String>,
 }
 
 /// What a teammate on a host has committed.

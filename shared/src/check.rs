@@ -9,6 +9,7 @@ use crate::fingerprint::Baseline;
 use crate::id::TaskId;
 use crate::member::{Bounds, Sandbox};
 use crate::merged::Merged;
+use crate::name::Name;
 
 /// What is to be run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,6 +46,18 @@ pub struct CheckOrder {
     pub protected: Option<Baseline>,
 }
 
+impl CheckReport {
+    /// Adds how the commands ended to what a merge has found out.
+    #[must_use]
+    pub fn with(self, commands: Self) -> Self {
+        Self {
+            merged: self.merged,
+            touched_protected: self.touched_protected.or(commands.touched_protected),
+            ..commands
+        }
+    }
+}
+
 /// How a check ended.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct CheckReport {
@@ -66,4 +79,6 @@ pub struct CheckReport {
     pub merged: Option<Merged>,
     /// The files on which a merge with the integration branch fails. Then no command ran.
     pub conflicts: Vec<String>,
+    /// The host on which the commands ran; none: home.
+    pub host: Option<Name>,
 }

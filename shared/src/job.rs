@@ -39,6 +39,7 @@ impl JobOrder {
             Self::Git(order) => match &order.step {
                 GitStep::Make(make) => Some(&make.bounds),
                 GitStep::Prepare(prepare) => Some(&prepare.check.bounds),
+                GitStep::CheckMerged(merged) => Some(&merged.prepare.check.bounds),
                 _ => None,
             },
             Self::Protected { .. } => None,
@@ -81,6 +82,22 @@ pub enum JobReport {
     Received,
     /// What a teammate on a host has committed is in a file there.
     Packed(Packed),
+    /// What came of a merge that a host is to check.
+    Merged {
+        /// What was found out without running a command.
+        report: CheckReport,
+        /// The directory in the repository that the team works in.
+        prefix: String,
+    },
+    /// How a check on a host ended, and what its commands have put out.
+    CheckedThere {
+        /// How it ended.
+        report: CheckReport,
+        /// The end of its log.
+        log: String,
+    },
+    /// The output of a check is kept.
+    Logged,
     /// The user's branch is in the team repository: its name, and its commit; none if that is
     /// integrated already.
     Synced {
@@ -202,6 +219,17 @@ pub enum GitStep {
         /// What it has packed.
         pack: Pack,
     },
+    /// Merge a commit with the integration branch; the commands of the check run on a host.
+    Merge(Box<PrepareOrder>),
+    /// Run the commands of a check on this host, on what was merged at home.
+    CheckMerged(Box<MergedOrder>),
+    /// Keep what a check on a host has put out.
+    Log {
+        /// The task.
+        task: TaskId,
+        /// The output.
+        text: String,
+    },
 }
 
 /// What is merged and checked.
@@ -217,6 +245,17 @@ pub struct PrepareOrder {
     pub settings: CheckoutSettings,
     /// The files of the last integrated check that it begins with.
     pub cache: Vec<String>,
+}
+
+/// What was merged at home and is checked on a host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MergedOrder {
+    /// As for a check at home.
+    pub prepare: PrepareOrder,
+    /// What was merged.
+    pub merged: Merged,
+    /// The directory in the repository that the team works in.
+    pub prefix: String,
 }
 
 /// How a checkout is made.

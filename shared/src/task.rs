@@ -256,6 +256,9 @@ pub struct CheckResult {
     pub seconds: f64,
     /// Its output, below the team directory.
     pub log: String,
+    /// The host on which it ran; left out for home.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Name>,
 }
 
 /// How far a result is known to be right.

@@ -11,6 +11,7 @@ use crate::checkout::beneath;
 use crate::effects::KeyEffects;
 use crate::fingerprint::Patterns;
 use crate::member::ApproveBy;
+use crate::name::Name;
 use crate::task::{Check, Task, TaskResult};
 
 /// How long a check may take by default.
@@ -45,6 +46,33 @@ pub struct Work {
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "beneath")]
     #[schemars(inner(regex(pattern = r"^(?!/)(?!(.*/)?\.\.(/|$))[^\n]+$")))]
     pub cache: Vec<String>,
+    /// The hosts on which merged work is checked, while one of them is linked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub check_hosts: Vec<Name>,
+    /// Where the check runs that decides.
+    #[serde(skip_serializing_if = "FinalCheck::is_anywhere")]
+    pub final_check: FinalCheck,
+}
+
+/// Where the last check of merged work runs, before the integration branch moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FinalCheck {
+    /// On any machine that checks.
+    #[default]
+    Any,
+    /// At home: what has passed on a host is checked there once more.
+    Home,
+}
+
+impl FinalCheck {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    fn is_anywhere(&self) -> bool {
+        *self == Self::Any
+    }
 }
 
 impl Work {
@@ -57,6 +85,8 @@ impl Work {
             protect,
             protect_review,
             cache,
+            check_hosts,
+            final_check,
         } = self;
         // The command runs, so it widens; without it nothing is checked, so it narrows.
         to.widens("work.check", check);
@@ -74,6 +104,13 @@ impl Work {
         );
         // Files of earlier work could replace what is checked.
         to.widens("work.cache", cache);
+        // The owner of a host decides then what passes.
+        let hosts: Vec<String> = check_hosts.iter().map(ToString::to_string).collect();
+        to.widens("work.check_hosts", &hosts);
+        to.narrows(
+            "work.final_check",
+            (*final_check == FinalCheck::Home).then_some("home"),
+        );
     }
 
     /// Returns the check of every task.

@@ -374,3 +374,66 @@ fn without_a_checkout_no_task_is_given_to_a_host() {
     let results = team.does("alice", "/claim_task {\"task_id\": 1}");
     says(&results, 0, "has no checkout on box");
 }
+
+#[test]
+fn checks_run_on_hosts_that_a_person_trusts_with_them_and_at_home_while_none_is_linked() {
+    let hosts = begin(
+        "[work]\ncheck = \"pwd; test ! -e bad\"\ncheck_hosts = ['box', 'hut']\nprotect = ['tests/**']\n",
+        "mkdir tests; touch tests/t; git add tests; git commit -qm tests",
+    );
+    let team = &hosts.team;
+    hosts.add("hut").ok();
+    spawn(&hosts, "carol", &[]).ok();
+    for id in 1..=4 {
+        add(team, &["one", "--check", &format!("test -e file{id}")]);
+    }
+    team.does("carol", &works(1, "file1"));
+    let done = until(team, 1, "completed");
+    is_completed(&done, "carol");
+    let host = done["result"]["check"]["host"].as_str().unwrap();
+    assert!(["box", "hut"].contains(&host), "{done}");
+    let log = team.teamctl(["task", "log", "1"]).ok().stdout;
+    assert!(log.contains("far") && log.contains("scratch"), "{log}");
+    // What fails there goes back with the output; a protected file is seen at home.
+    let bad = "/claim_task {\"task_id\": 2}\n/bash touch bad; git add bad; git commit -qm bad\n/task_update {\"task_id\": 2, \"status\": \"completed\"}";
+    team.send("carol", bad);
+    team.until("the check to fail", || task(team, 2)["attempts"] == 1);
+    let sly = "/bash git rm -q bad; echo x > tests/t; git add tests; git commit -qm sly\n/task_update {\"task_id\": 2, \"status\": \"completed\"}";
+    team.send("carol", sly);
+    team.until("the check to fail again", || task(team, 2)["attempts"] == 2);
+    let more = format!("/bash echo > file2; git add file2; git commit -qm file2\n{SUBMIT_2}");
+    team.send("carol", &more);
+    let asks = |task: &Value| task["submission"]["stage"] == "reviewing";
+    team.until("a person to be asked", || asks(&task(team, 2)));
+    let seen = task(team, 2);
+    let touched = seen["result"]["touched_protected"].as_str().unwrap();
+    assert!(touched.contains("tests/t"), "{seen}");
+    team.teamctl(["task", "release", "2"]).ok();
+    // Without them, home checks.
+    hosts.cut("box");
+    hosts.cut("hut");
+    team.does("carol", &works(3, "file3"));
+    let done = until(team, 3, "completed");
+    assert_eq!(done["result"]["check"].get("host"), None, "{done}");
+}
+
+const SUBMIT_2: &str = "/task_update {\"task_id\": 2, \"status\": \"completed\"}";
+
+#[test]
+fn a_final_check_at_home_repeats_what_a_host_says_before_the_branch_moves() {
+    let hosts = begin(
+        // It passes on the host alone.
+        "[work]\ncheck = \"case $PWD in */far/*) ;; *) test -e really ;; esac\"\ncheck_hosts = ['box']\nfinal_check = 'home'\n",
+        "",
+    );
+    let team = &hosts.team;
+    spawn(&hosts, "carol", &["--auto"]).ok();
+    let orders = |file: &str| format!("/bash echo > {file}; git add {file}; git commit -qm {file}");
+    let words = ["one", "--max-attempts", "1", "--description"];
+    add(team, &[&words[..], &[&orders("lie")]].concat());
+    let failed = until(team, 1, "failed");
+    assert_eq!(failed["result"]["check"].get("host"), None, "{failed}");
+    assert_eq!(git(team, &["rev-list", "--count", "integration"]), "1");
+    add(team, &["two", "--description", &orders("really")]);
+    is_completed(&until(team, 2, "completed"), "carol");
+}

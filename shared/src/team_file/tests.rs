@@ -32,7 +32,7 @@ const ALL_TABLES: [&str; 12] = [
 ];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 81] = [
+const EXAMPLES: [(&str, &str); 83] = [
     ("model", "'script'"),
     ("fallback_model", "'anthropic:x'"),
     ("plan", "true"),
@@ -91,6 +91,8 @@ const EXAMPLES: [(&str, &str); 81] = [
     ("check", "'cargo test'"),
     ("check_timeout", "'10m'"),
     ("check_network", "true"),
+    ("check_hosts", "['box']"),
+    ("final_check", "'home'"),
     ("protect", "['tests/**']"),
     ("agent", "'x'"),
     ("agents", "{}"),

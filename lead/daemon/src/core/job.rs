@@ -38,7 +38,12 @@ pub(crate) enum Then {
     /// Nothing: the spawn of this member was called off, and its job is ending.
     CalledOff(Name),
     /// The judgement of a submission.
-    Check { task: TaskId, number: u32 },
+    Check {
+        task: TaskId,
+        number: u32,
+        /// The host that it runs on; none: home.
+        host: Option<Name>,
+    },
     /// The integration of checked work.
     Integrate { task: TaskId, number: u32 },
     /// The claim of a task for an idle teammate.
@@ -143,9 +148,11 @@ impl PendingJobs {
     /// integrated already, or a branch is being begun in the same checkout.
     pub(crate) fn begin(&mut self, then: Then) -> Option<u64> {
         let clashes = match &then {
-            Then::Check { .. } | Then::Integrate { .. } => {
-                self.under_way.values().any(|other| *other == then)
-            }
+            // Wherever it runs.
+            Then::Check { task, number, .. } => self.under_way.values().any(|other| {
+                matches!(other, Then::Check { task: checked, number: of, .. } if checked == task && of == number)
+            }),
+            Then::Integrate { .. } => self.under_way.values().any(|other| *other == then),
             _ => then
                 .branch()
                 .is_some_and(|(name, _)| self.branch(name).is_some()),
@@ -179,6 +186,13 @@ impl PendingJobs {
             .collect();
         self.under_way.retain(|_, then| !is_its_check(then));
         ended
+    }
+
+    /// Returns how many checks wait or run on a host.
+    pub(crate) fn checks_on(&self, host: &Name) -> usize {
+        let is_there =
+            |then: &&Then| matches!(then, Then::Check { host: Some(on), .. } if on == host);
+        self.under_way.values().filter(is_there).count()
     }
 
     /// Tells whether a spawn was ordered before its member was asked to leave.

@@ -152,6 +152,12 @@ impl HostDaemon {
                     ..*make
                 }))
             }
+            GitStep::CheckMerged(mut merged) => {
+                let check = &mut merged.prepare.check;
+                check.environment = Environment::of_self();
+                check.territory = self.log.state.territory();
+                GitStep::CheckMerged(merged)
+            }
             step => step,
         };
         Ok(GitOrder {

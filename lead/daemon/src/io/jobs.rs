@@ -45,6 +45,8 @@ enum JobKey {
     Task(TaskId),
     /// The integration branch, and the scratch clone.
     Integration,
+    /// The scratch clone of a host.
+    ChecksOn(Name),
 }
 
 /// Runs jobs, and holds those that wait for others.
@@ -308,10 +310,10 @@ fn keys(order: &JobOrder) -> Vec<JobKey> {
         JobOrder::Protected { .. } => return Vec::new(),
         JobOrder::Git(git) => git,
     };
-    let place = if git.name == Name::lead() {
-        JobKey::Integration
-    } else {
-        JobKey::Checkout(git.name.clone())
+    let place = match &git.host {
+        Some(host) if git.name == Name::lead() => JobKey::ChecksOn(host.clone()),
+        None if git.name == Name::lead() => JobKey::Integration,
+        _ => JobKey::Checkout(git.name.clone()),
     };
     let task = match &git.step {
         GitStep::Branch { task, .. } | GitStep::Integrate { task, .. } => Some(*task),

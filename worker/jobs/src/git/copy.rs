@@ -74,12 +74,14 @@ pub(super) async fn bundle(git: &Git<'_>, order: &BundleOrder) -> Result<JobRepo
         ("NAMES", known.names.as_deref().unwrap_or_default()),
         ("KNOWN", &commits.join("\n")),
         ("FILE", &file),
+        ("ALSO", order.also.as_deref().unwrap_or_default()),
     ];
     let values = git.run(BUNDLE, &at, &more).await?;
     if !values.all("sha256").is_empty() {
         bundled.bundle = Some(Bundle {
             file: bulk_file(&values)?,
             object_format: values.one("format")?,
+            also: order.also.clone(),
         });
     }
     Ok(JobReport::Bundled(bundled))
@@ -96,6 +98,7 @@ pub(super) async fn receive(git: &Git<'_>, bundle: &Bundle) -> Result<JobReport,
         ("FILE", file_text.as_ref()),
         ("SHA256", &bundle.file.sha256),
         ("FORMAT", &bundle.object_format),
+        ("ALSO", bundle.also.as_deref().unwrap_or_default()),
     ];
     let received = git.run(RECEIVE, writes, &more).await;
     remove_file(&file)?;

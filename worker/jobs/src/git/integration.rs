@@ -4,16 +4,19 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
+use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use teamd_shared::check::{CheckOrder, CheckReport};
 use teamd_shared::fingerprint::{Patterns, followed, named, on_the_way};
-use teamd_shared::job::{GitOrder, JobReport, PrepareOrder};
+use teamd_shared::job::{GitOrder, JobReport, MergedOrder, PrepareOrder};
 use teamd_shared::merged::Landed;
 use teamd_shared::merged::Merged;
 use teamd_shared::repository::Elsewhere;
+use teamd_shared::task::TaskId;
+use teamd_shared::team_dir::TeamPath;
 
 use super::script::{CUT, Git, GitFailure, ScriptValues};
 use super::{cache, check_caches, references, repository, scratch, script};
@@ -53,6 +56,8 @@ pub(super) const LAND: &str = concat!(
 
 /// How many links in a row are followed, as the kernel does.
 const MOST_LINKS: usize = 40;
+/// How much of the log of a check on a host comes home, in bytes.
+const MOST_LOG: usize = 256 << 10;
 
 /// Merges a commit with the tip of the integration branch, and runs the check on the result in the
 /// scratch clone.
@@ -60,44 +65,84 @@ pub(super) async fn prepare(
     git: &Git<'_>,
     prepare: &PrepareOrder,
 ) -> Result<CheckReport, GitFailure> {
+    let Merge { report, prefix } = merge(git, prepare).await?;
+    let Some(merged) = &report.merged else {
+        return Ok(report);
+    };
+    if prepare.check.commands.is_empty() {
+        return Ok(report);
+    }
+    let checked = in_scratch(git, prepare, (merged, &prefix)).await?;
+    Ok(report.with(checked))
+}
+
+/// What came of a merge.
+pub(super) struct Merge {
+    /// What was found out without running a command.
+    pub(super) report: CheckReport,
+    /// The directory in the repository that the team works in.
+    pub(super) prefix: String,
+}
+
+/// Merges a commit with the tip of the integration branch.
+pub(super) async fn merge(git: &Git<'_>, prepare: &PrepareOrder) -> Result<Merge, GitFailure> {
     let more = [
         ("COMMIT", prepare.commit.as_str()),
         ("MESSAGE", &prepare.message),
     ];
     let values = git.run(MERGE, &repository(git.order), &more).await?;
+    let prefix = values.one("prefix")?;
     let conflicts = values.all("conflict");
     if !conflicts.is_empty() {
-        let nothing = CheckReport {
+        let report = CheckReport {
             conflicts,
             ..CheckReport::default()
         };
-        return Ok(nothing);
+        return Ok(Merge { report, prefix });
     }
     let merged = Merged {
         commit: values.commit("merged")?,
         old: values.commit("tip")?,
     };
-    let prefix = values.one("prefix")?;
     let protect = through_links(
         git,
         &merged.old,
         (Path::new(&prefix), &prepare.check.protect),
     )
     .await?;
-    let touched = touched(&values, (Path::new(&prefix), &protect))?;
-    let mut report = CheckReport {
+    let touched_protected = touched(&values, (Path::new(&prefix), &protect))?;
+    let report = CheckReport {
         exit: Some(0),
-        ..CheckReport::default()
-    };
-    if !prepare.check.commands.is_empty() {
-        report = in_scratch(git, prepare, (&merged, &prefix)).await?;
-    }
-    let touched_protected = touched.or(report.touched_protected);
-    Ok(CheckReport {
         merged: Some(merged),
         touched_protected,
-        ..report
-    })
+        ..CheckReport::default()
+    };
+    Ok(Merge { report, prefix })
+}
+
+/// Runs the commands of a check on this host, on what was merged at home.
+pub(super) async fn check_merged(
+    git: &Git<'_>,
+    order: &MergedOrder,
+) -> Result<JobReport, GitFailure> {
+    let report = in_scratch(git, &order.prepare, (&order.merged, &order.prefix)).await?;
+    let at = TeamPath::check_log(order.prepare.check.task);
+    let log = match git.setting.dir.read(&at) {
+        Ok(log) => log,
+        // A conflict of the checkout: no command ran.
+        Err(error) if error.is_not_found() => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let end = log.len().saturating_sub(MOST_LOG);
+    let log = String::from_utf8_lossy(&log[end..]).into_owned();
+    Ok(JobReport::CheckedThere { report, log })
+}
+
+/// Keeps the output of a check that has run on a host.
+pub(super) fn log(git: &Git<'_>, task: TaskId, text: &str) -> anyhow::Result<()> {
+    let mut log = check::begin_log(&git.setting.dir, task)?;
+    log.write_all(text.as_bytes())
+        .context("cannot write the log of a check")
 }
 
 /// Says which protected files a merge changes, as `git` compares the two trees in the team

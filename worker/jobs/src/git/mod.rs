@@ -39,6 +39,7 @@ use teamd_shared::task::TaskId;
 
 use crate::JobSetting;
 use crate::locks::{self, Whose};
+use integration::Merge;
 use script::{Git, GitFailure, ScriptValues};
 use teamd_worker_sandbox::remove;
 
@@ -145,6 +146,15 @@ async fn perform(
         GitStep::Receive(bundle) => copy::receive(git, bundle).await,
         GitStep::Pack { root, task, submit } => copy::pack(git, root, *task, *submit).await,
         GitStep::Take { pack, .. } => copy::take(git, pack).await,
+        GitStep::Merge(prepare) => {
+            let Merge { report, prefix } = integration::merge(git, prepare).await?;
+            Ok(JobReport::Merged { report, prefix })
+        }
+        GitStep::CheckMerged(merged) => integration::check_merged(git, merged).await,
+        GitStep::Log { task, text } => {
+            integration::log(git, *task, text)?;
+            Ok(JobReport::Logged)
+        }
     }
 }
 
@@ -420,7 +430,7 @@ mod tests {
         let scripts = [
             BRANCH, PACK, TAKE, REMOVE, MERGE, LINKS, SCRATCH, INTEGRATE, PUBLISH, USERS_TREE,
             KEEP_CACHE, DIFF, SYNC, LAND, REPOSITORY, CLONE, OPEN, REFERENCES, KNOW, BUNDLE,
-            RECEIVE, COPY_PACK, TAKE_FILE,
+            RECEIVE, TAKE_FILE,
         ];
         let defined = |text: &str| -> Vec<String> {
             let names = text.lines().filter_map(|line| line.split_once("() "));

@@ -16,7 +16,7 @@ sed -n 's/^shallow //p' "$TMPDIR/names" >"$TMPDIR/shallow"
 # Home is believed: what its user has committed long ago need not please an examination of today.
 git index-pack --fix-thin --stdin <&4
 if [ -s "$TMPDIR/shallow" ]; then cp -- "$TMPDIR/shallow" "$at/shallow"; else rm -f -- "$at/shallow"; fi
-sed '/^shallow /d; s/ .*//' "$TMPDIR/names" | git rev-list --objects --quiet --stdin --not --all ||
+{ sed '/^shallow /d; s/ .*//' "$TMPDIR/names" && { [ -z "$T_ALSO" ] || printf '%s\n' "$T_ALSO"; }; } | git rev-list --objects --quiet --stdin --not --all ||
     refuse 'objects are missing in what came from home' 'try again'
 list_names() { LC_ALL=C sort -o "$1" "$1"; }
 sed -n 's/^[0-9a-f]* \(refs\/[^ ]*\) $/\1/p' "$TMPDIR/names" >"$TMPDIR/plain"

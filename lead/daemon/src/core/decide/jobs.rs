@@ -9,13 +9,15 @@ use teamd_shared::id::Ids;
 use teamd_shared::job::{GitOrder, GitStep, JobOrder, JobReport, MakeOrder, PrepareOrder};
 use teamd_shared::member::{Member, Sandbox, Terms};
 use teamd_shared::name::Name;
-use teamd_shared::task::{Submission, Task, TaskId};
+use teamd_shared::task::{Submission, Task, TaskId, Verified};
+use teamd_shared::work::FinalCheck;
 
 use super::{Decision, DecisionView, conflict, or_refuse};
 use crate::core::caller::{Actor, ReplyTo};
 use crate::core::event::Action;
 use crate::core::incarnation::Incarnation;
 use crate::core::job::{Job, SuspendedCommand, Then};
+use crate::core::runtime::HostLink;
 
 impl DecisionView<'_> {
     /// Continues the decision that a job was begun for. The report of an unwanted job has no
@@ -51,13 +53,13 @@ impl DecisionView<'_> {
                     .and_then(|report| self.with(&report).spawn(*client, (id, order), facts, ids));
                 or_refuse(*client, decision)
             }
-            (Then::Check { task, number }, Ok(JobReport::Checked(report))) => {
+            (Then::Check { task, number, .. }, Ok(JobReport::Checked(report))) => {
                 self.checked(*task, *number, report, ids)
             }
             (Then::Integrate { task, number }, Ok(JobReport::Integrated(moved))) => {
                 self.integrated(*task, *number, *moved, ids)
             }
-            (Then::Check { task, number } | Then::Integrate { task, number }, _) => {
+            (Then::Check { task, number, .. } | Then::Integrate { task, number }, _) => {
                 self.not_checked(*task, *number, &why(ended), ids)
             }
             (Then::Offer { incarnation, .. }, _) if self.present(incarnation).is_none() => {
@@ -258,6 +260,7 @@ impl DecisionView<'_> {
     pub(in crate::core) fn check(&self, task: &Task) -> Option<Job> {
         let submission = task.submission.as_ref()?;
         let check = self.check_order(task, submission);
+        let mut host = None;
         let order = match &submission.commit {
             None => JobOrder::Check(Box::new(check)),
             Some(commit) => {
@@ -268,14 +271,47 @@ impl DecisionView<'_> {
                     settings: self.places.settings.clone(),
                     cache: self.team.work.cache.clone(),
                 };
-                self.git(&Name::lead(), None, GitStep::Prepare(Box::new(prepare)))
+                let step = GitStep::Prepare(Box::new(prepare));
+                let mut git = self.git_order(&Name::lead(), None, step);
+                host = self.host_that_checks(task);
+                git.host.clone_from(&host);
+                JobOrder::Git(Box::new(git))
             }
         };
         let then = Then::Check {
             task: task.id,
             number: submission.number,
+            host,
         };
         Some(Job { order, then })
+    }
+
+    /// Returns the host that is to check a submission: the one with the fewest checks of those that
+    /// are linked. None if home is to do it.
+    fn host_that_checks(&self, task: &Task) -> Option<Name> {
+        if self.is_checked_at_home_next(task) {
+            return None;
+        }
+        let hosts = self.team.work.check_hosts.iter();
+        let is_up = |host: &&Name| {
+            let link = self.runtime.link_to(host);
+            link.is_some_and(HostLink::is_up)
+        };
+        let least = hosts
+            .filter(is_up)
+            .min_by_key(|host| self.runtime.jobs.checks_on(host));
+        least.cloned()
+    }
+
+    /// Tells whether work that has passed its check on a host is to pass it at home, too.
+    pub(super) fn is_checked_at_home_next(&self, task: &Task) -> bool {
+        let number = task.submission.as_ref().map(|it| it.number);
+        let passed = task.result.as_ref().filter(|result| {
+            Some(result.submission) == number && result.verified == Verified::Checked
+        });
+        let check = passed.and_then(|result| result.check.as_ref());
+        let on_host = check.is_some_and(|check| check.host.is_some());
+        on_host && self.team.work.final_check == FinalCheck::Home
     }
 
     fn check_order(&self, task: &Task, submission: &Submission) -> CheckOrder {

@@ -129,6 +129,7 @@ fn add(team: &mut Team, runtime: &mut Runtime, id: TaskId, (status, more): Set) 
                     let check = Then::Check {
                         task: id,
                         number: 1,
+                        host: None,
                     };
                     fails(runtime, check, "no space");
                 }

@@ -212,6 +212,13 @@ fn checked(host: &Name, ended: Result<JobReport, String>) -> Result<JobReport, S
             }
             Ok(JobReport::Packed(packed))
         }
+        JobReport::CheckedThere { mut report, log } => {
+            report.output = short(&report.output);
+            report.how = first_line(&report.how);
+            report.touched_protected = report.touched_protected.as_deref().map(first_line);
+            report.conflicts.truncate(MAX_NOTES);
+            Ok(JobReport::CheckedThere { report, log })
+        }
         JobReport::Branched(kept) => Ok(JobReport::Branched(
             kept.iter().map(|name| first_line(name)).collect(),
         )),

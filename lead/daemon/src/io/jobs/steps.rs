@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use teamd_shared::bundle::{BulkName, BundleOrder, Bundled, Packed};
+use teamd_shared::check::{CheckOrder, CheckReport};
 use teamd_shared::control::{Refusal, RefusalCode};
 use teamd_shared::environment::Environment;
-use teamd_shared::job::{GitOrder, GitStep, JobReport, MakeOrder};
+use teamd_shared::job::{GitOrder, GitStep, JobReport, MakeOrder, MergedOrder, PrepareOrder};
 use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
 use tokio::sync::{Mutex, oneshot};
@@ -70,7 +71,7 @@ impl HostedJob {
         match &self.order.step {
             GitStep::Make(make) => self.make(make).await,
             GitStep::Branch { .. } => {
-                self.bring_up_to_date(None).await?;
+                self.bring_up_to_date(None, None).await?;
                 self.there(self.order.step.clone()).await
             }
             GitStep::Keep { root, task, submit } => {
@@ -87,6 +88,7 @@ impl HostedJob {
                 self.there(self.order.step.clone()).await
             }
             GitStep::Diff { .. } => self.there(self.order.step.clone()).await,
+            GitStep::Prepare(prepare) => self.check(prepare).await.map(JobReport::Checked),
             other => Err(StepFailure::Failed(format!(
                 "this is not done on a host: {other:?}"
             ))),
@@ -95,7 +97,8 @@ impl HostedJob {
 
     /// Makes a checkout there. The notes about the repository are home's.
     async fn make(&self, make: &MakeOrder) -> Result<JobReport, StepFailure> {
-        let bundled = self.bring_up_to_date(Some(make.source.clone())).await?;
+        let source = Some(make.source.clone());
+        let bundled = self.bring_up_to_date(source, None).await?;
         let make = MakeOrder {
             prefix: Some(bundled.prefix),
             at: None,
@@ -123,7 +126,7 @@ impl HostedJob {
         let saved = async {
             if let Some(packed) = self.pack(root, None, false).await? {
                 self.take(packed).await?;
-                self.bring_up_to_date(None).await?;
+                self.bring_up_to_date(None, None).await?;
             }
             Ok(())
         };
@@ -144,9 +147,52 @@ impl HostedJob {
         })
     }
 
+    /// Merges a submission at home, and has the host run the commands of its check on the result.
+    /// The host says how they ended; what was merged, and which protected files that touches, home
+    /// has seen itself.
+    async fn check(&self, prepare: &PrepareOrder) -> Result<CheckReport, StepFailure> {
+        let merge = GitStep::Merge(Box::new(prepare.clone()));
+        let JobReport::Merged { report, prefix } = self.here(merge).await? else {
+            return Err(StepFailure::Failed("nothing was merged".to_owned()));
+        };
+        let Some(merged) = report.merged.clone() else {
+            return Ok(report);
+        };
+        if prepare.check.commands.is_empty() {
+            return Ok(report);
+        }
+        self.bring_up_to_date(None, Some(merged.commit.clone()))
+            .await?;
+        let order = MergedOrder {
+            prepare: for_host(prepare.clone()),
+            merged,
+            prefix,
+        };
+        let checked = self.there(GitStep::CheckMerged(Box::new(order))).await?;
+        let JobReport::CheckedThere {
+            report: mut checked,
+            log,
+        } = checked
+        else {
+            return Err(self.unexpected());
+        };
+        checked.host = Some(self.host.clone());
+        let log = GitStep::Log {
+            task: prepare.check.task,
+            text: format!("on {}:\n{log}", self.host),
+        };
+        self.here(log).await?;
+        Ok(report.with(checked))
+    }
+
     /// Makes the copy of the host what the team repository is. `source` is where the teammate would
-    /// work at home, if the team repository is to be made before.
-    async fn bring_up_to_date(&self, source: Option<String>) -> Result<Bundled, StepFailure> {
+    /// work at home, if the team repository is to be made before; `also` is a commit that is sent,
+    /// too.
+    async fn bring_up_to_date(
+        &self,
+        source: Option<String>,
+        also: Option<String>,
+    ) -> Result<Bundled, StepFailure> {
         let turn = self.turn.lock().await;
         let JobReport::Known(known) = self.there(GitStep::Know).await? else {
             return Err(self.unexpected());
@@ -155,6 +201,7 @@ impl HostedJob {
             host: self.host.clone(),
             known,
             source,
+            also,
         };
         let JobReport::Bundled(bundled) = self.here(GitStep::Bundle(Box::new(order))).await? else {
             return Err(StepFailure::Failed("no bundle was made".to_owned()));
@@ -270,6 +317,20 @@ impl HostedJob {
             "{host} reports something that it was not asked for"
         ))
     }
+}
+
+/// Returns the order for a check without what is home's: its paths, and its environment.
+fn for_host(mut prepare: PrepareOrder) -> PrepareOrder {
+    prepare.check = CheckOrder {
+        workspace: String::new(),
+        checkout: None,
+        environment: Environment::default(),
+        territory: Vec::new(),
+        protect_in: String::new(),
+        protected: None,
+        ..prepare.check
+    };
+    prepare
 }
 
 /// Tells whether a host names a commit: what it says becomes an argument of `git`.

@@ -29,6 +29,10 @@ impl DecisionView<'_> {
         {
             return self.system(task, TaskEvent::Completed, None, ids);
         }
+        if self.is_checked_at_home_next(task) {
+            let again = self.system(&at(task, Stage::Checking), TaskEvent::Queued, None, ids);
+            return again.act(Action::Check(task.id));
+        }
         let is_free = !self.team.tasks.values().any(is_integrating);
         let (stage, event) = if is_free {
             (Stage::Integrating, TaskEvent::Integrating)

@@ -191,6 +191,7 @@ impl DecisionView<'_> {
                 exit: ended.exit,
                 seconds: ended.seconds,
                 log: format!("log/task-{}.log", task.id),
+                host: ended.host.clone(),
             }),
             verified,
             ..result

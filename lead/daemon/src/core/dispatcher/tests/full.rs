@@ -303,7 +303,11 @@ fn a_check_that_could_not_run_counts_once_although_it_is_journaled_later() {
         let by = Actor::Member(alice().name);
         fixture.on(Event::Command(CLIENT, by, Command::Task(order)));
     }
-    let check = Then::Check { task: 1, number: 1 };
+    let check = Then::Check {
+        task: 1,
+        number: 1,
+        host: None,
+    };
     let job = fixture.dispatcher.runtime.jobs.begin(check).unwrap();
     fixture.ends_while_full(job, Err("no space".to_owned()));
     assert_eq!(fixture.dispatcher.runtime.fruitless_checks(1), 1);

@@ -402,7 +402,11 @@ fn a_check_of_an_earlier_submission_says_nothing_about_the_present_one() {
     let earlier = harness
         .runtime
         .jobs
-        .begin(Then::Check { task: 1, number: 1 })
+        .begin(Then::Check {
+            task: 1,
+            number: 1,
+            host: None,
+        })
         .unwrap();
     assert_eq!(asks(&mut harness, "", TaskOrder::Release(1)), Ok(()));
     let claim = Command::Task(TaskOrder::Claim(Some(1)));

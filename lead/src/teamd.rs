@@ -21,7 +21,6 @@ use teamd_ctl::completion;
 use teamd_daemon::Role;
 use teamd_shared::cgroup;
 use teamd_shared::control::{Command as Order, Done};
-use teamd_shared::name::Name;
 use teamd_shared::sandbox::Layers;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
@@ -93,12 +92,20 @@ struct Host {
     /// Start even if this machine cannot sandbox the teammates' commands as promised
     #[arg(long)]
     allow_weak_sandbox: bool,
-    /// Take a bundle of so many bytes from standard input instead
-    #[arg(long, value_name = "BYTES", conflicts_with = "give")]
-    take: Option<u64>,
-    /// Write what a teammate has committed to standard output instead
+    /// Take a file of this name from standard input instead
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with = "give",
+        requires = "length"
+    )]
+    take: Option<Uuid>,
+    /// How long it is
+    #[arg(long, value_name = "BYTES")]
+    length: Option<u64>,
+    /// Write the file of this name to standard output instead
     #[arg(long, value_name = "NAME")]
-    give: Option<Name>,
+    give: Option<Uuid>,
 }
 
 /// Start the daemon, and return when it is ready
@@ -247,12 +254,12 @@ fn host(context: &Context, args: &Host) -> CommandResult {
     let dir = host_team_dir(|name| std::env::var_os(name), args.home).map_err(|error| {
         CommandError::refused("cannot find a place for the host daemon", &error)
     })?;
-    if let Some(length) = args.take {
-        teamd_daemon::take_bundle(&TeamDir::open(&dir)?, length)?;
+    if let (Some(name), Some(length)) = (args.take, args.length) {
+        teamd_daemon::take_file(&TeamDir::open(&dir)?, name, length)?;
         return Ok(ExitCode::Done);
     }
-    if let Some(name) = &args.give {
-        teamd_daemon::give_pack(&TeamDir::open(&dir)?, name)?;
+    if let Some(name) = args.give {
+        teamd_daemon::give_file(&TeamDir::open(&dir)?, name)?;
         return Ok(ExitCode::Done);
     }
     let options = teamd_daemon::HostOptions {

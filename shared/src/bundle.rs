@@ -1,51 +1,73 @@
 //! What crosses between home and a host of the work: files in the folder `bundles` beside the team
-//! repository of either side.
+//! repository of either side. Each has a name of its own, which home makes up.
 //!
-//! **Who writes** such a file: a job, on the side that sends; on the other side the process of the
-//! channel that takes it, under another name until it is complete. **Who reads**: that channel, and
-//! the job that takes its contents in, which removes it. **When one dies**: the file counts for
-//! nothing, since the next job orders one anew; a file is compared with the length and the hash that
-//! the link has said.
+//! **Who writes** such a file: a job, on the side that sends; on the other side the channel that takes
+//! it. **Who reads**: that channel, and the job that takes its contents in. **Who removes it**: the
+//! last one that reads it. **When one dies**: the file counts for nothing, since the next job makes
+//! one anew. What is left is removed when a daemon starts, and on a host with each new link. A file is
+//! compared with the hash that the link has said.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use uuid::Uuid;
 
 use crate::id::TaskId;
-use crate::name::Name;
 
 /// How large such a file may be, in bytes: what a process of a job may write.
 pub const MAX_BULK: u64 = 8 << 30;
 
-/// What is in such a file, and so what it is called.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BulkName {
-    /// What the copy of a host lacks: at home under the name of the host, there as `home`.
-    Bundle(Option<Name>),
-    /// What a teammate on a host has committed.
-    Pack(Name),
+/// Returns the folder of such files, below the directory of the team repository.
+pub fn folder(home: &Path) -> PathBuf {
+    home.join("bundles")
 }
 
-impl BulkName {
-    /// Returns the file, below the directory of the team repository.
-    pub fn file(&self, home: &Path) -> PathBuf {
-        let name = match self {
-            Self::Bundle(Some(host)) => format!("{host}.bundle"),
-            Self::Bundle(None) => "home.bundle".to_owned(),
-            Self::Pack(name) => format!("{name}.pack"),
-        };
-        home.join("bundles").join(name)
+/// Returns where such a file is.
+pub fn file(home: &Path, name: Uuid) -> PathBuf {
+    folder(home).join(name.to_string())
+}
+
+/// Removes what earlier jobs have left. None runs now.
+///
+/// # Errors
+/// If something cannot be removed.
+pub fn tidy(home: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(folder(home)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    for entry in entries {
+        remove(&entry?.path())?;
+    }
+    Ok(())
+}
+
+/// Removes such a file, if it is there.
+///
+/// # Errors
+/// If it cannot be removed.
+pub fn remove(file: &Path) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
-/// A file that crosses from one machine to the other, in the folder `bundles` beside the team
-/// repository.
+/// Tells whether a text is the id of a commit: what another machine says becomes an argument of
+/// `git`.
+pub fn is_commit_id(id: &str) -> bool {
+    matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// A file that crosses from one machine to the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BulkFile {
+    /// Its name.
+    pub name: Uuid,
     /// Its SHA-256, in hexadecimal digits.
     pub sha256: String,
     /// In bytes.
@@ -56,19 +78,20 @@ pub struct BulkFile {
 ///
 /// # Errors
 /// If one cannot be read or written. Of one that is larger than [`MAX_BULK`], a byte more is copied.
-pub fn copy(from: impl Read, to: &Path) -> io::Result<BulkFile> {
+pub fn copy(from: impl Read, home: &Path, name: Uuid) -> io::Result<BulkFile> {
     let mut hashed = HashedFile {
         file: File::options()
             .create(true)
             .truncate(true)
             .write(true)
             .mode(0o600)
-            .open(to)?,
+            .open(file(home, name))?,
         hash: Sha256::new(),
     };
     let length = io::copy(&mut from.take(MAX_BULK + 1), &mut hashed)?;
     let hash = hashed.hash.finalize();
     Ok(BulkFile {
+        name,
         sha256: hash.iter().map(|byte| format!("{byte:02x}")).collect(),
         length,
     })
@@ -104,9 +127,9 @@ pub struct KnownCommits {
 /// How a bundle for a host is made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BundleOrder {
-    /// The host.
-    pub host: Name,
-    /// What its copy has.
+    /// What the file is called.
+    pub name: Uuid,
+    /// What the copy of the host has.
     pub known: KnownCommits,
     /// Where the teammate would work at home, if the team repository is made first.
     pub source: Option<String>,
@@ -119,9 +142,16 @@ pub struct BundleOrder {
 pub struct Bundled {
     /// The file; none if the copy lacks nothing.
     pub bundle: Option<Bundle>,
-    /// The directory in the repository that the team works in; empty at its top.
+    /// What was seen of the user's repository.
+    pub seen: SeenAtHome,
+}
+
+/// What is known at home alone of the repository that a checkout on a host is of.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenAtHome {
+    /// The directory in it that the team works in; empty at its top.
     pub prefix: String,
-    /// Notes about the repository.
+    /// Notes about it, which are shown once.
     pub notes: Vec<String>,
 }
 

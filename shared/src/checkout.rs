@@ -51,6 +51,11 @@ impl Checkout {
     }
 }
 
+/// Returns the team repository, below the directory that belongs to `git` of a team.
+pub fn repository_of(git_home: &Path) -> PathBuf {
+    git_home.join("team.git")
+}
+
 /// How checkouts are prepared: `[checkout]` in `team.toml`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

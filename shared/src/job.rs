@@ -3,8 +3,9 @@
 //! job is wanted, and on standard output.
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
-use crate::bundle::{Bundle, BundleOrder, Bundled, KnownCommits, Pack, Packed};
+use crate::bundle::{Bundle, BundleOrder, Bundled, KnownCommits, Pack, Packed, SeenAtHome};
 use crate::check::{CheckOrder, CheckReport};
 use crate::checkout::{Checkout, CheckoutSettings};
 use crate::control::Refusal;
@@ -211,14 +212,11 @@ pub enum GitStep {
         task: Option<TaskId>,
         /// Whether it is submitted.
         submit: bool,
+        /// What the file is called.
+        name: Uuid,
     },
     /// Take what a teammate on a host has committed into the team repository.
-    Take {
-        /// The host.
-        host: Name,
-        /// What it has packed.
-        pack: Pack,
-    },
+    Take(Pack),
     /// Merge a commit with the integration branch; the commands of the check run on a host.
     Merge(Box<PrepareOrder>),
     /// Run the commands of a check on this host, on what was merged at home.
@@ -273,7 +271,6 @@ pub struct MakeOrder {
     pub sandbox: Sandbox,
     /// The limits of its setup.
     pub bounds: Bounds,
-    /// On a host: the directory in the repository that the team works in, as home says. At home it
-    /// is looked up.
-    pub prefix: Option<String>,
+    /// On a host: what home has seen of the repository. At home it is looked up.
+    pub seen: Option<SeenAtHome>,
 }

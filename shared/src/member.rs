@@ -65,3 +65,10 @@ pub struct Member {
     /// Seconds since 1970, of the last change that was journaled.
     pub updated_at: f64,
 }
+
+impl Member {
+    /// Tells whether it can be given tasks: on a host only what is in a checkout can be checked.
+    pub fn can_take_tasks(&self) -> bool {
+        self.terms.host.is_none() || self.terms.checkout.is_some()
+    }
+}

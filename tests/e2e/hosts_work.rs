@@ -234,7 +234,7 @@ fn a_submission_counts_when_its_objects_are_home() {
         "/task_update {\"task_id\": 1, \"status\": \"completed\"}",
     );
     team.until("the objects to be on their way", || {
-        !hosts.pids(" --give alice").is_empty()
+        !hosts.pids(" --give ").is_empty()
     });
     hosts.cut("box");
     assert_eq!(task(team, 1)["status"], "in_progress");
@@ -259,7 +259,7 @@ fn a_daemon_that_is_killed_while_a_host_works_loses_nothing_and_doubles_nothing(
     std::fs::File::create(hosts.far.join("holds")).unwrap();
     team.send("alice", &works(1, "file1"));
     team.until("the objects to be on their way", || {
-        !hosts.pids(" --give alice").is_empty()
+        !hosts.pids(" --give ").is_empty()
     });
     team.kill_daemon();
     std::fs::remove_file(hosts.far.join("holds")).unwrap();
@@ -268,7 +268,7 @@ fn a_daemon_that_is_killed_while_a_host_works_loses_nothing_and_doubles_nothing(
     std::fs::File::create(hosts.far.join("holds")).unwrap();
     team.send("alice", &works(2, "file2"));
     team.until("the objects to be on their way", || {
-        !hosts.pids(" --give alice").is_empty()
+        !hosts.pids(" --give ").is_empty()
     });
     for pid in hosts.pids("--host-of") {
         signal(pid, Signal::SIGKILL);
@@ -304,13 +304,21 @@ fn a_lost_host_leaves_its_task_to_others() {
     until(team, 1, "pending");
     team.does("carol", &works(1, "one"));
     is_completed(&until(team, 1, "completed"), "carol");
-    // What she has not submitted is still on the host, when it comes back.
+    // What she has not submitted is still on the host, and saved when it comes back.
     let kept = checkout(&hosts, "alice");
     hosts.mend("box");
+    team.until("her commits to be saved", || {
+        let saved = git(team, &["for-each-ref", "--format=%(subject)", "refs/team/"]);
+        saved.lines().any(|subject| subject == "mine")
+    });
     assert_eq!(
         user(team, &format!("git -C {} show HEAD:one", kept.display())),
         "mine"
     );
+    // She is forgotten without her host, and so is that.
+    hosts.cut("box");
+    team.teamctl(["forget", "alice"]).ok();
+    team.teamctl(["host", "remove", "box"]).ok();
 }
 
 #[test]

@@ -25,7 +25,7 @@ mod start;
 mod workspace;
 
 pub use confinement::TeamConfinement;
-pub use host::bulk::{give_pack, take_bundle};
+pub use host::bulk::{give_file, take_file};
 pub use host::relay::relay;
 pub use options::{HostOptions, Role, SetAside, StartOptions};
 pub use start::{Started, serve, start, start_host};

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use teamd_shared::amount::count;
+use teamd_shared::bundle;
 
 use jiff::tz::TimeZone;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -194,8 +195,12 @@ fn begin(
         codes,
         news: Vec::new(),
     };
+    let places = places(&dir, &settings, confinement.layers);
+    if let Err(error) = bundle::tidy(places.git.as_ref()) {
+        tracing::warn!("what an earlier job has left cannot be removed: {error}");
+    }
     let mut daemon = EventLoop {
-        dispatcher: Dispatcher::new(team, rules, places(&dir, &settings, confinement.layers)),
+        dispatcher: Dispatcher::new(team, rules, places),
         resources,
         reaper: Reaper::new(Arc::clone(&dir), empty_sender),
         lead,

@@ -218,6 +218,9 @@ impl Team {
     /// Returns the task that a member claims next, none of those that are `taken`: the highest
     /// priority, then the lowest number.
     pub fn next_for(&self, member: &Member, taken: &BTreeSet<TaskId>) -> Option<&Task> {
+        if !member.can_take_tasks() {
+            return None;
+        }
         self.tasks
             .values()
             .filter(|task| {
@@ -232,20 +235,20 @@ impl Team {
 
     /// Tells whether a task is, or can become, one that a member may claim.
     pub fn has_work_for(&self, member: &Member) -> bool {
-        self.tasks.values().any(|task| {
-            !task.status.is_finished() && !task.waits_for_person() && task.is_for(member)
-        })
+        let is_open = |task: &Task| !task.status.is_finished() && !task.waits_for_person();
+        member.can_take_tasks()
+            && self
+                .tasks
+                .values()
+                .any(|task| is_open(task) && task.is_for(member))
     }
 
     /// Returns the teammates that may claim a task, including those that have ended.
     pub fn able<'a>(&'a self, task: &'a Task) -> impl Iterator<Item = &'a Member> {
         let members = self.members.values().map(|state| &state.record);
-        // What a teammate on a host does outside of a checkout is not checked.
-        let is_checked =
-            |member: &&Member| member.terms.host.is_none() || member.terms.checkout.is_some();
-        members
-            .filter(is_checked)
-            .filter(|member| member.name != Name::lead() && task.is_for(member))
+        members.filter(|member| {
+            member.name != Name::lead() && member.can_take_tasks() && task.is_for(member)
+        })
     }
 
     /// Says why no teammate can take a pending task, as the team is; none if one can.

@@ -19,15 +19,6 @@ pub(super) fn check_on_host(
     if *name == Name::lead() {
         return Err(usage("the lead agent runs at home", "leave `--host` out"));
     }
-    let has_checkout = terms.checkout == Some(true);
-    if terms.auto == Some(true) && !has_checkout {
-        return Err(usage(
-            format!(
-                "without a checkout a teammate on {host} is given no tasks: they are checked at home"
-            ),
-            "add `--checkout`, or leave `--auto` out and give it work by messages",
-        ));
-    }
     if terms.program.is_some() || !terms.servers.is_empty() {
         return Err(usage(
             format!("the programs of agents and MCP servers are looked up at home, not on {host}"),
@@ -44,7 +35,8 @@ pub(super) fn check_on_host(
     // What a teammate at home may see of the home there says nothing about another machine.
     sandbox.visible.clear();
     let named = terms.workspace.take();
-    if has_checkout {
+    let had_checkout = recorded.is_some_and(|paths| paths.has_checkout);
+    if terms.checkout.unwrap_or(had_checkout) {
         return match named {
             None => Ok(()),
             Some(_) => Err(usage(

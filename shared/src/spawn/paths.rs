@@ -29,6 +29,8 @@ use super::on_host::check_on_host;
 pub struct RecordedPaths<'a> {
     /// The host that it runs on.
     pub host: Option<&'a Name>,
+    /// Whether it has a checkout.
+    pub has_checkout: bool,
     /// Where it works.
     pub workspace: &'a str,
     /// What else it may write, and what it may not read.

@@ -76,16 +76,20 @@ impl Spawner {
             let of_order = |variable: &str| order.environment.value(variable);
             require_key(model, &of_order).map_err(|error| error.to_string())?;
         }
-        let workspace = self.workspace(
-            non_blank(&spawn.workspace),
-            order.terms.workspace.as_deref(),
-            dir,
-        )?;
-        order.terms.workspace = Some(workspace);
+        // A directory of a host is named in `team.toml`, or it is a checkout.
+        if order.terms.host.is_none() {
+            let workspace = self.workspace(
+                non_blank(&spawn.workspace),
+                order.terms.workspace.as_deref(),
+                dir,
+            )?;
+            order.terms.workspace = Some(workspace);
+        }
         self.bound(&mut order.terms, &asked);
         require_price(&order, None).map_err(|error| format!("{error} (hint: {})", error.hint()))?;
         let own = RecordedPaths {
             host: None,
+            has_checkout: false,
             workspace: &self.terms.workspace,
             sandbox: &self.terms.sandbox,
         };

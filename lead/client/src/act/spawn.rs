@@ -143,6 +143,7 @@ pub fn order(
     let mut order = resolved(context, &roster, request)?;
     let paths = recorded.map(|member| RecordedPaths {
         host: member.host.as_ref(),
+        has_checkout: member.checkout.is_some(),
         workspace: &member.workspace,
         sandbox: &member.sandbox,
     });

@@ -108,6 +108,7 @@ pub(crate) fn decide(view: &DecisionView<'_>, event: &Event, ids: &mut dyn Ids) 
             incarnation,
             process,
         } => view.reached(incarnation, process, ids),
+        Event::Link { host, link } if link.is_up() => view.keep_what_waited(host),
         Event::Link { .. } => Decision::default(),
         Event::Ended { incarnation, ended } => view.ended(incarnation, ended, ids),
         Event::LeadRead { rejected, .. } if rejected.is_empty() => Decision::default(),

@@ -13,7 +13,7 @@ mod watching;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use teamd_shared::environment::Environment;
@@ -74,6 +74,8 @@ pub(crate) struct Runtime {
     members: BTreeMap<Name, MemberRuntime>,
     /// The links to the hosts.
     hosts: BTreeMap<Name, HostLink>,
+    /// The members whose work could not be kept, since their hosts were not reached.
+    unkept: BTreeSet<Name>,
     pub(crate) jobs: PendingJobs,
     /// How often in a row the check of a task, or its integration, could not be run.
     fruitless_checks: BTreeMap<TaskId, u32>,

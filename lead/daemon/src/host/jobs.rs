@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 
+use teamd_shared::bundle;
 use teamd_shared::environment::Environment;
 use teamd_shared::job::{GitOrder, GitStep, JobOrder, JobReport, MakeOrder};
 use teamd_shared::link::{FromHost, MAX_LINK_FRAME};
@@ -59,8 +60,11 @@ impl HostJobs {
         }
     }
 
-    /// Ends all jobs.
+    /// Ends all jobs, and removes what they have left.
     pub(super) fn end_all(&mut self) {
+        if let Err(error) = bundle::tidy(&self.git) {
+            tracing::warn!("what an earlier job has left cannot be removed: {error}");
+        }
         self.waiting.clear();
         for running in self.running.values_mut() {
             running.end();

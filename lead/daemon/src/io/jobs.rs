@@ -16,6 +16,7 @@ use std::io::{self, Read, Seek};
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use teamd_shared::control::Refusal;
 use teamd_shared::job::{GitOrder, GitStep, JobOrder, JobReport};
 use teamd_shared::name::Name;
 use teamd_shared::process::How;
@@ -65,6 +66,14 @@ pub(crate) struct JobMeans<'a> {
     pub(crate) supervisor: &'a mut Supervisor,
     pub(crate) links: &'a mut Links,
     pub(crate) inputs: &'a Inputs,
+}
+
+/// Why a job has not begun.
+enum Unstarted {
+    /// Its host cannot be reached.
+    Refused(Refusal),
+    /// There is no process for it.
+    Failed(String),
 }
 
 /// A job that has begun.
@@ -229,7 +238,7 @@ impl JobRunner {
     /// no key.
     fn start_next(
         &mut self,
-        mut begin: impl FnMut(u64, &JobOrder) -> Result<Begun, String>,
+        mut begin: impl FnMut(u64, &JobOrder) -> Result<Begun, Unstarted>,
     ) -> Vec<Event> {
         let mut unstarted = Vec::new();
         let mut used: Vec<JobKey> = self
@@ -261,7 +270,11 @@ impl JobRunner {
                     let started = StartedJob { job, keys, process };
                     self.running.insert(number, started);
                 }
-                Err(why) => unstarted.push(Event::JobEnded {
+                Err(Unstarted::Refused(refusal)) => unstarted.push(Event::JobEnded {
+                    job,
+                    ended: Ok(JobReport::Refused(refusal)),
+                }),
+                Err(Unstarted::Failed(why)) => unstarted.push(Event::JobEnded {
                     job,
                     ended: Err(why),
                 }),
@@ -285,7 +298,7 @@ fn begin(
     order: &JobOrder,
     hosted: &mut HostedJobs,
     means: &mut JobMeans<'_>,
-) -> Result<Begun, String> {
+) -> Result<Begun, Unstarted> {
     let JobMeans {
         supervisor,
         links,
@@ -293,10 +306,13 @@ fn begin(
     } = means;
     match host_of(order) {
         Some((host, order)) => {
-            hosted.begin(job, host, order, links, inputs)?;
+            let begun = hosted.begin(job, host, order, links, inputs);
+            begun.map_err(Unstarted::Refused)?;
             Ok(Begun::OnHost)
         }
-        None => start(order, supervisor).map(Begun::Process),
+        None => start(order, supervisor)
+            .map(Begun::Process)
+            .map_err(Unstarted::Failed),
     }
 }
 
@@ -434,7 +450,7 @@ mod tests {
         let ends = jobs.start_next(|_, _| {
             attempts += 1;
             if attempts == 1 {
-                return Err("no descriptor is left".to_owned());
+                return Err(Unstarted::Failed("no descriptor is left".to_owned()));
             }
             Ok(Begun::Process(JobProcess {
                 number: attempts,

@@ -287,9 +287,10 @@ impl Links {
 
     /// Returns what carries files to a host that is connected.
     pub(crate) fn bulk(&self, host: &Name) -> Option<BulkChannel> {
-        self.connection(host)?;
+        let frames = self.connection(host)?.frames.clone();
         let link = self.links.get(host)?;
         Some(BulkChannel {
+            link: frames,
             host: link.host.clone(),
             home: link.home,
         })

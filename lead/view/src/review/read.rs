@@ -15,10 +15,12 @@ use teamd_client::exit_code::ExitCode;
 use teamd_client::print::render::count;
 use teamd_client::print::{clock, tokens};
 use teamd_client::read::{money, roster, tasks};
+use teamd_shared::checkout::repository_of;
 use teamd_shared::clock::wall;
 use teamd_shared::journal::reader::{Since, load};
 use teamd_shared::journal::{Record, Team};
 use teamd_shared::request::{Payload, Request};
+use teamd_shared::state::StateDir;
 use teamd_shared::task::{Task, TaskId};
 use teamd_shared::team_dir::TeamDir;
 
@@ -309,15 +311,18 @@ fn cost(
     Ok((format!("{working}, {turns}{tokens}{dollars}"), spent))
 }
 
-/// Finds the team repository: each checkout is of the same one.
+/// Finds the team repository: what a record says of it can be the word of another machine.
 fn repository(dir: &TeamDir) -> Result<PathBuf, CommandError> {
-    let roster = roster::load(dir)?;
-    let mut checkouts = roster.members.iter().filter_map(|it| it.checkout.as_ref());
-    let found = checkouts.next().map(|it| PathBuf::from(&it.repository));
-    found.ok_or_else(|| {
-        CommandError::new(ExitCode::NotFound, "no teammate has a checkout any more")
-            .hint("`teamctl diff TASK` asks the daemon for the diff")
-    })
+    let state = StateDir::of_process()
+        .map_err(|error| CommandError::refused("cannot find the state directory", &error))?;
+    let found = repository_of(&state.real().of_git(dir));
+    if found.exists() {
+        return Ok(found);
+    }
+    Err(
+        CommandError::new(ExitCode::NotFound, "no teammate has a checkout yet")
+            .hint("`teamctl spawn NAME --checkout` makes the first one"),
+    )
 }
 
 /// The team repository, to be read.

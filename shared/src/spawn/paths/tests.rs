@@ -67,6 +67,7 @@ impl Recorded {
         };
         let recorded = before.map(|terms| RecordedPaths {
             host: None,
+            has_checkout: false,
             workspace: &terms.workspace,
             sandbox: &terms.sandbox,
         });

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use rustix::fs::{Access, OFlags};
+use teamd_shared::bundle::SeenAtHome;
 use teamd_shared::checkout::{Checkout, CheckoutSettings};
 use teamd_shared::fingerprint::fingerprint;
 use teamd_shared::fs::replace;
@@ -47,8 +48,8 @@ const MANIFESTS: [&str; 5] = [
 
 /// Makes a checkout, or finds it, and prepares it.
 pub(super) async fn checkout(git: &Git<'_>, make: &MakeOrder) -> Result<JobReport, GitFailure> {
-    let mut seen = match &make.prefix {
-        Some(prefix) => copy_of_home(git, make, prefix)?,
+    let mut seen = match &make.seen {
+        Some(seen) => copy_of_home(git, make, seen)?,
         None => team_repository(git, &make.source).await?,
     };
     let top = &seen.top;
@@ -129,16 +130,16 @@ pub(super) async fn team_repository(
 fn copy_of_home(
     git: &Git<'_>,
     make: &MakeOrder,
-    prefix: &str,
+    seen: &SeenAtHome,
 ) -> Result<SeenRepository, GitFailure> {
-    let mut notes = Vec::new();
+    let mut notes = seen.notes.clone();
     if !make.settings.copy.is_empty() {
         notes
             .push("what `[checkout] copy` names is at home: it is not copied to a host".to_owned());
     }
     Ok(SeenRepository {
         top: text(&repository(git.order))?,
-        prefix: prefix.to_owned(),
+        prefix: seen.prefix.clone(),
         notes,
     })
 }

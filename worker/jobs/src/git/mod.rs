@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use rustix::fs::{AtFlags, OFlags, unlinkat};
 use rustix::io::Errno;
-use teamd_shared::checkout::Checkout;
+use teamd_shared::checkout::{Checkout, repository_of};
 use teamd_shared::control::{Refusal, RefusalCode};
 use teamd_shared::environment::Environment;
 use teamd_shared::job::{GitOrder, GitStep, JobReport};
@@ -48,7 +48,11 @@ const BRANCH: &str = concat!(
     include_str!("lfs.sh"),
     include_str!("branch.sh")
 );
-const PACK: &str = concat!(include_str!("changes.sh"), include_str!("pack.sh"));
+const PACK: &str = concat!(
+    include_str!("changes.sh"),
+    include_str!("lfs.sh"),
+    include_str!("pack.sh")
+);
 const TAKE: &str = concat!(include_str!("lfs.sh"), include_str!("take.sh"));
 const REMOVE: &str = concat!(
     include_str!("changes.sh"),
@@ -61,17 +65,12 @@ const PACKED: &str = "teamd.pack";
 
 /// Returns the team repository of a team.
 fn repository(order: &GitOrder) -> PathBuf {
-    Path::new(&order.home).join("team.git")
+    repository_of(Path::new(&order.home))
 }
 
 /// Returns the clone in which merged work is checked.
 fn scratch(order: &GitOrder) -> PathBuf {
     Path::new(&order.home).join("scratch")
-}
-
-/// Returns where files lie that cross to a host, or come from one.
-fn bundles(order: &GitOrder) -> PathBuf {
-    Path::new(&order.home).join("bundles")
 }
 
 /// Returns where lies what the last integrated check has left.
@@ -111,6 +110,7 @@ async fn perform(
         order,
         lock,
         variables: &script::variables(setting, order)?,
+        sees_bundles: false,
     };
     if let GitStep::Branch { root, .. }
     | GitStep::Keep { root, .. }
@@ -144,8 +144,13 @@ async fn perform(
         GitStep::Know => copy::know(git).await,
         GitStep::Bundle(bundle) => copy::bundle(git, bundle).await,
         GitStep::Receive(bundle) => copy::receive(git, bundle).await,
-        GitStep::Pack { root, task, submit } => copy::pack(git, root, *task, *submit).await,
-        GitStep::Take { pack, .. } => copy::take(git, pack).await,
+        GitStep::Pack {
+            root,
+            task,
+            submit,
+            name,
+        } => copy::pack(git, root, *task, *submit, *name).await,
+        GitStep::Take(pack) => copy::take(git, pack).await,
         GitStep::Merge(prepare) => {
             let Merge { report, prefix } = integration::merge(git, prepare).await?;
             Ok(JobReport::Merged { report, prefix })

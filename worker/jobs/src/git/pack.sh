@@ -18,6 +18,11 @@ if git diff --quiet --no-ext-diff --no-textconv "$tip...$head" --; then
     [ -z "$T_SUBMIT" ] || refuse "HEAD of $T_WRITES adds nothing to the integration branch" 'commit the work (`git commit`), and submit again'
 fi
 [ -n "$task" ] || adds=0
+if [ "$adds" = 1 ] && [ -n "${T_ON_HOST-}" ]; then
+    # Their contents would stay here.
+    lfs=$(git rev-list --objects --no-object-names "$head" --not "$tip" | lfs_ids | first 1)
+    [ -z "$lfs" ] || refuse "the work adds files of Git LFS, which do not cross a link" 'add them at home, or as plain files'
+fi
 if [ "$adds" = 1 ]; then
     [ ! -e "$GIT_DIR/teamd.pack" ] && [ ! -L "$GIT_DIR/teamd.pack" ] || rm -f "$GIT_DIR/teamd.pack"
     # Nothing that the teammate puts there meanwhile is written to.

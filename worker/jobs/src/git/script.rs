@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use rustix::fs::{FlockOperation, flock};
+use teamd_shared::bundle::{self, is_commit_id};
 use teamd_shared::control::{Refusal, RefusalCode};
 use teamd_shared::environment::Environment;
 use teamd_shared::job::GitOrder;
@@ -37,6 +38,8 @@ pub(super) struct Git<'a> {
     pub(super) lock: &'a File,
     /// What each script is given ([`variables`]).
     pub(super) variables: &'a Environment,
+    /// Whether scripts see what has come from the other machine.
+    pub(super) sees_bundles: bool,
 }
 
 /// Why nothing was done.
@@ -107,8 +110,7 @@ impl ScriptValues {
     /// If it is none: what a teammate can change has printed it.
     pub(super) fn commit(&self, key: &'static str) -> Result<String, GitFailure> {
         let id = self.one(key)?;
-        let is_id = matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if is_id {
+        if is_commit_id(&id) {
             Ok(id)
         } else {
             Err(GitFailure::Other(anyhow!(
@@ -338,13 +340,15 @@ impl Git<'_> {
             workspace.to_owned(),
             super::scratch(self.order),
             super::cache(self.order),
-            super::bundles(self.order),
         ];
         shown.extend(
             others
                 .into_iter()
                 .filter(|it| it.starts_with(&self.order.home)),
         );
+        if self.sees_bundles {
+            shown.push(bundle::folder(Path::new(&self.order.home)));
+        }
         shown.retain(|it| it == workspace || !it.starts_with(workspace));
         shown.dedup();
         let machine =

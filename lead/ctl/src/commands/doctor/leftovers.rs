@@ -37,6 +37,10 @@ fn checkouts(snapshot: &Snapshot, check: &mut DoctorCheck) {
         let Some(checkout) = &member.checkout else {
             continue;
         };
+        if member.host.is_some() {
+            // It is on another machine.
+            continue;
+        }
         let root = Path::new(&checkout.root);
         roots.push(root);
         if root.join(".git/HEAD").symlink_metadata().is_err() {

@@ -111,6 +111,17 @@ impl DecisionView<'_> {
         Ok(self.lost(member, ids).act(Action::Reply(client, Ok(done))))
     }
 
+    /// Has the work kept that could not be while a host was not reached.
+    pub(super) fn keep_what_waited(&self, host: &Name) -> Decision {
+        let mut decision = Decision::default();
+        for name in self.runtime.unkept(self.team, host) {
+            if self.team.held_by(name).is_none() {
+                decision = decision.act(Action::Keep(name.clone(), None));
+            }
+        }
+        decision
+    }
+
     /// Returns the hosts and their links.
     pub(crate) fn hosts(&self) -> Vec<HostStatus> {
         self.team
@@ -180,6 +191,16 @@ impl DecisionView<'_> {
             return Ok(());
         };
         self.known_host(host)?;
+        let had_checkout = self
+            .resumed(order)
+            .is_some_and(|it| it.terms.checkout.is_some());
+        if terms.auto && !order.terms.checkout.unwrap_or(had_checkout) {
+            let message = format!(
+                "without a checkout a teammate on {host} is given no tasks: they are checked at home"
+            );
+            return Err(Refusal::new(RefusalCode::Usage, message)
+                .hint("add `--checkout`, or leave `--auto` out and give it work by messages"));
+        }
         let link = self.runtime.link_to(host).map(|link| &link.state);
         match link {
             Some(LinkState::Up) => Ok(()),

@@ -68,6 +68,9 @@ impl DecisionView<'_> {
             (Then::Offer { incarnation, task }, Ok(JobReport::Branched(kept))) => {
                 self.offered(&incarnation.name, *task, kept, ids)
             }
+            (Then::Offer { incarnation, .. }, _) if self.is_away(&incarnation.name) => {
+                Decision::default()
+            }
             (Then::Offer { incarnation, task }, _) => {
                 self.not_offered(incarnation, *task, &refusal(ended).message, ids)
             }
@@ -162,6 +165,12 @@ impl DecisionView<'_> {
         self.team.members.get(name)?.record.terms.checkout.as_ref()
     }
 
+    /// Tells whether a teammate is on a host that cannot be reached now.
+    pub(super) fn is_away(&self, name: &Name) -> bool {
+        let member = self.team.members.get(name).map(|state| &state.record);
+        member.is_some_and(|member| self.runtime.unreachable_since(member).is_some())
+    }
+
     fn host_of(&self, name: &Name) -> Option<Name> {
         self.team.members.get(name)?.record.terms.host.clone()
     }
@@ -191,9 +200,11 @@ impl DecisionView<'_> {
         })
     }
 
-    /// Begins a job in the checkout of a teammate, with its environment if that is known.
+    /// Begins a job in the checkout of a teammate, with its environment if that is known. What a host
+    /// says of one there counts for nothing at home.
     pub(super) fn in_checkout(&self, name: &Name, step: GitStep, then: Then) -> Decision {
         let worker = self.runtime.member(name);
+        let worker = worker.filter(|_| self.host_of(name).is_none());
         let environment = worker.and_then(|worker| worker.environment.clone());
         begin_job(self.git(name, environment, step), then)
     }
@@ -225,7 +236,7 @@ impl DecisionView<'_> {
             sandbox: terms.sandbox,
             bounds: terms.bounds,
             // A host learns it from what is found out at home.
-            prefix: None,
+            seen: None,
         }));
         let mut git = self.git_order(&order.name, Some(order.environment.clone()), step);
         git.host = terms.host;
@@ -317,11 +328,16 @@ impl DecisionView<'_> {
     fn check_order(&self, task: &Task, submission: &Submission) -> CheckOrder {
         let author = self.team.members.get(&submission.by);
         let workspace = self.places.workspace.clone();
-        // What an author on a host has there says nothing about home, where the check runs.
-        let here = author.filter(|state| state.record.terms.host.is_none());
-        let terms = here.map(|state| state.record.terms.clone());
-        let terms = terms.unwrap_or_else(|| Terms::of_workspace(workspace.clone()));
-        let worker = here.and_then(|state| self.runtime.member(&state.record.name));
+        let terms = author.map(|state| state.record.terms.clone());
+        let mut terms = terms.unwrap_or_else(|| Terms::of_workspace(workspace.clone()));
+        let mut worker = self.runtime.member(&submission.by);
+        if terms.host.is_some() {
+            // Its paths and its environment are those of another machine.
+            terms.workspace.clone_from(&workspace);
+            terms.checkout = None;
+            terms.sandbox.visible.clear();
+            worker = None;
+        }
         let environment = worker.and_then(|worker| worker.environment.clone());
         let commands = submission.checks.iter();
         CheckOrder {

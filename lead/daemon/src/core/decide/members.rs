@@ -370,6 +370,13 @@ impl DecisionView<'_> {
         }
         match (&member.terms.checkout, self.prepared) {
             (None, _) | (_, Some(JobReport::Removed)) => {}
+            // With its host: what is there cannot be reached any more.
+            (Some(_), None) if member.phase == Phase::Lost => {}
+            (Some(checkout), None) if self.is_away(name) => {
+                if !discard {
+                    return Err(cannot_remove(member, &checkout.root));
+                }
+            }
             (Some(checkout), None) => {
                 let root = checkout.root.clone();
                 let forget = Command::Forget {
@@ -394,6 +401,19 @@ impl DecisionView<'_> {
             .record(Record::Member(Box::new(record)))
             .act(Action::Reply(client, Ok(Done::Forgotten { files }))))
     }
+}
+
+/// Refuses to forget a member whose checkout cannot be removed now.
+fn cannot_remove(member: &Member, root: &str) -> Refusal {
+    let name = &member.name;
+    let host = member.terms.host.as_ref().map_or("its host", Name::as_str);
+    Refusal::new(
+        RefusalCode::Failed,
+        format!("{host} cannot be reached, and the checkout {root} of {name} is there"),
+    )
+    .hint(format!(
+        "try again when it can; `teamctl forget {name} --discard` forgets {name} here, and leaves that where it is"
+    ))
 }
 
 /// Records and starts the incarnation of a member that this order spawns.

@@ -91,6 +91,14 @@ impl Dispatcher {
             Action::IntegrateNext => self.events.push_back(Event::Integrate),
             Action::Offer => self.offer(),
             Action::Keep(name, task) => {
+                let state = self.team.members.get(&name);
+                let unreachable =
+                    state.and_then(|state| self.runtime.unreachable_since(&state.record));
+                if unreachable.is_some() {
+                    self.runtime.keep_later(name);
+                    return;
+                }
+                self.runtime.kept_now(&name);
                 if let Some(job) = self.view(io.now()).keep(&name, task) {
                     self.begin_job(job, io);
                 }

@@ -41,6 +41,28 @@ impl Runtime {
         }
     }
 
+    /// Records that the work of a member is to be kept when its host is reached again.
+    pub(crate) fn keep_later(&mut self, name: Name) {
+        self.unkept.insert(name);
+    }
+
+    /// Records that the work of a member is being kept.
+    pub(crate) fn kept_now(&mut self, name: &Name) {
+        self.unkept.remove(name);
+    }
+
+    /// Returns the members of a host whose work is to be kept now that it is reached.
+    pub(crate) fn unkept<'a>(
+        &'a self,
+        team: &'a Team,
+        host: &'a Name,
+    ) -> impl Iterator<Item = &'a Name> {
+        self.unkept.iter().filter(move |name| {
+            let state = team.members.get(*name);
+            state.is_some_and(|state| state.record.terms.host.as_ref() == Some(host))
+        })
+    }
+
     /// Forgets the link to a host that was removed.
     pub(crate) fn forget_link(&mut self, host: &Name) {
         self.hosts.remove(host);

@@ -4,7 +4,7 @@ use teamd_shared::control::{Command, TaskOrder};
 use teamd_shared::job::JobReport;
 use teamd_shared::task::TaskId;
 
-use super::Runtime;
+use super::{MemberRuntime, Runtime, WorkerLink};
 use crate::core::caller::Actor;
 use crate::core::job::Then;
 
@@ -49,7 +49,12 @@ impl Runtime {
                 self.check_ended(task, refused.is_none());
             }
             Then::Offer { incarnation, .. } => {
-                if let Some(worker) = self.of_mut(&incarnation) {
+                // Where the link to its host broke it was not refused: it could not be tried.
+                let counts =
+                    |worker: &MemberRuntime| refused.is_none() || worker.link != WorkerLink::Closed;
+                if let Some(worker) = self.of_mut(&incarnation)
+                    && counts(worker)
+                {
                     worker.refusals.record(refused);
                 }
             }

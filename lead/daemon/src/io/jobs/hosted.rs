@@ -8,11 +8,11 @@ use teamd_shared::control::Refusal;
 use teamd_shared::job::{GitOrder, JobReport};
 use teamd_shared::link::ToHost;
 use teamd_shared::name::Name;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
-use super::JobProcess;
-use super::steps::HostedJob;
+use super::steps::{HostedJob, unreachable};
+use super::{JobProcess, MOST};
 use crate::core::runtime::first_line;
 use crate::io::connections::Inputs;
 use crate::io::links::Links;
@@ -26,7 +26,7 @@ const MAX_NOTES: usize = 16;
 const MAX_TEXT: usize = 8000;
 
 /// All jobs on hosts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct HostedJobs {
     tasks: BTreeMap<u64, JoinHandle<()>>,
     /// The steps at home, by the number of the process.
@@ -36,6 +36,21 @@ pub(crate) struct HostedJobs {
     told: u64,
     /// For each host, whose copy is brought up to date by one job at a time.
     turns: BTreeMap<Name, Arc<Mutex<()>>>,
+    /// The places for steps at home.
+    places: Arc<Semaphore>,
+}
+
+impl Default for HostedJobs {
+    fn default() -> Self {
+        Self {
+            tasks: BTreeMap::new(),
+            here: BTreeMap::new(),
+            there: BTreeMap::new(),
+            told: 0,
+            turns: BTreeMap::new(),
+            places: Arc::new(Semaphore::new(MOST)),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -56,7 +71,7 @@ impl HostedJobs {
     /// Begins a job on a host.
     ///
     /// # Errors
-    /// If the host is not connected.
+    /// If the host cannot be reached.
     pub(super) fn begin(
         &mut self,
         job: u64,
@@ -64,10 +79,8 @@ impl HostedJobs {
         order: &GitOrder,
         links: &Links,
         inputs: &Inputs,
-    ) -> Result<(), String> {
-        let channel = links
-            .bulk(host)
-            .ok_or_else(|| format!("{host} cannot be reached"))?;
+    ) -> Result<(), Refusal> {
+        let channel = links.bulk(host).ok_or_else(|| unreachable(host))?;
         let turn = self.turns.entry(host.clone()).or_default();
         let hosted = HostedJob {
             job,
@@ -76,6 +89,7 @@ impl HostedJobs {
             inputs: inputs.clone(),
             channel,
             turn: Arc::clone(turn),
+            places: Arc::clone(&self.places),
         };
         self.tasks.insert(job, tokio::spawn(hosted.run()));
         Ok(())
@@ -220,7 +234,10 @@ fn checked(host: &Name, ended: Result<JobReport, String>) -> Result<JobReport, S
             Ok(JobReport::CheckedThere { report, log })
         }
         JobReport::Branched(kept) => Ok(JobReport::Branched(
-            kept.iter().map(|name| first_line(name)).collect(),
+            kept.iter()
+                .take(MAX_NOTES)
+                .map(|name| first_line(name))
+                .collect(),
         )),
         report => Ok(report),
     }

@@ -4,17 +4,18 @@
 //! the host's copy is brought up to date; and what a teammate there has committed is taken in here.
 //! A step that fails ends the job: each can be done again.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use teamd_shared::bundle::{BulkName, BundleOrder, Bundled, Packed};
+use teamd_shared::bundle::{self, BundleOrder, Bundled, KnownCommits, Packed, is_commit_id};
 use teamd_shared::check::{CheckOrder, CheckReport};
 use teamd_shared::control::{Refusal, RefusalCode};
 use teamd_shared::environment::Environment;
 use teamd_shared::job::{GitOrder, GitStep, JobReport, MakeOrder, MergedOrder, PrepareOrder};
 use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, Semaphore, oneshot};
+use uuid::Uuid;
 
 use crate::io::connections::{Input, Inputs};
 use crate::io::links::BulkChannel;
@@ -40,6 +41,8 @@ pub(super) struct HostedJob {
     pub(super) channel: BulkChannel,
     /// Held while the copy of the host is brought up to date: jobs do that one after the other.
     pub(super) turn: Arc<Mutex<()>>,
+    /// The places for steps at home.
+    pub(super) places: Arc<Semaphore>,
 }
 
 /// Why a job ends before its last step.
@@ -68,26 +71,32 @@ impl HostedJob {
     }
 
     async fn perform(&self) -> Result<JobReport, StepFailure> {
-        match &self.order.step {
+        let step = &self.order.step;
+        match step {
             GitStep::Make(make) => self.make(make).await,
             GitStep::Branch { .. } => {
                 self.bring_up_to_date(None, None).await?;
-                self.there(self.order.step.clone()).await
+                self.there_for(step, |report| matches!(report, JobReport::Branched(_)))
+                    .await
             }
             GitStep::Keep { root, task, submit } => {
                 let packed = self.pack(root, *task, *submit).await?;
                 match packed {
                     Some(packed) => self.take(packed).await,
-                    None => Err(StepFailure::Failed(format!("{root} is gone"))),
+                    None => Err(self.is_gone(root)),
                 }
             }
             GitStep::Remove { root, discard } => {
                 if !discard {
                     self.save(root).await?;
                 }
-                self.there(self.order.step.clone()).await
+                self.there_for(step, |report| matches!(report, JobReport::Removed))
+                    .await
             }
-            GitStep::Diff { .. } => self.there(self.order.step.clone()).await,
+            GitStep::Diff { .. } => {
+                self.there_for(step, |report| matches!(report, JobReport::Text(_)))
+                    .await
+            }
             GitStep::Prepare(prepare) => self.check(prepare).await.map(JobReport::Checked),
             other => Err(StepFailure::Failed(format!(
                 "this is not done on a host: {other:?}"
@@ -95,16 +104,16 @@ impl HostedJob {
         }
     }
 
-    /// Makes a checkout there. The notes about the repository are home's.
+    /// Makes a checkout there. Home alone says of which repository it is.
     async fn make(&self, make: &MakeOrder) -> Result<JobReport, StepFailure> {
         let source = Some(make.source.clone());
         let bundled = self.bring_up_to_date(source, None).await?;
-        let make = MakeOrder {
-            prefix: Some(bundled.prefix),
+        let order = MakeOrder {
+            seen: Some(bundled.seen),
             at: None,
             ..make.clone()
         };
-        let made = self.there(GitStep::Make(Box::new(make))).await?;
+        let made = self.there(GitStep::Make(Box::new(order))).await?;
         let JobReport::Made {
             mut checkout,
             workspace,
@@ -112,9 +121,7 @@ impl HostedJob {
         else {
             return Err(self.unexpected());
         };
-        if !checkout.notes.is_empty() {
-            checkout.notes.splice(0..0, bundled.notes);
-        }
+        checkout.source.clone_from(&make.source);
         Ok(JobReport::Made {
             checkout,
             workspace,
@@ -197,8 +204,30 @@ impl HostedJob {
         let JobReport::Known(known) = self.there(GitStep::Know).await? else {
             return Err(self.unexpected());
         };
+        let sent = self.send(known, source.clone(), also.clone()).await;
+        let sent = match sent {
+            // The copy may lack what it says that it has: then it gets all.
+            Err(StepFailure::Refused(refusal)) if source.is_none() => {
+                tracing::info!("{}: {}; all is sent", self.host, refusal.message);
+                self.send(KnownCommits::default(), source, also).await
+            }
+            other => other,
+        };
+        drop(turn);
+        sent
+    }
+
+    /// Sends the host what it lacks.
+    async fn send(
+        &self,
+        known: KnownCommits,
+        source: Option<String>,
+        also: Option<String>,
+    ) -> Result<Bundled, StepFailure> {
+        let name = Uuid::now_v7();
+        let file = OwnFile(bundle::file(self.git_home(), name));
         let order = BundleOrder {
-            host: self.host.clone(),
+            name,
             known,
             source,
             also,
@@ -209,15 +238,10 @@ impl HostedJob {
         let Some(bundle) = &bundled.bundle else {
             return Ok(bundled);
         };
-        let file = self.file(&BulkName::Bundle(Some(self.host.clone())));
-        let sent = self.channel.send(&file, bundle.file.length).await;
-        if let Err(error) = std::fs::remove_file(&file) {
-            tracing::warn!("cannot remove {}: {error}", file.display());
-        }
+        let sent = self.channel.send(&file.0, &bundle.file).await;
+        drop(file);
         sent.map_err(StepFailure::Failed)?;
-        let received = self.there(GitStep::Receive(bundle.clone())).await?;
-        drop(turn);
-        match received {
+        match self.there(GitStep::Receive(bundle.clone())).await? {
             JobReport::Received => Ok(bundled),
             _ => Err(self.unexpected()),
         }
@@ -230,43 +254,60 @@ impl HostedJob {
         task: Option<TaskId>,
         submit: bool,
     ) -> Result<Option<Packed>, StepFailure> {
-        let root = root.to_owned();
-        let step = GitStep::Pack { root, task, submit };
-        match self.there(step).await? {
-            JobReport::Packed(packed) => Ok(Some(packed)),
-            JobReport::Removed => Ok(None),
-            _ => Err(self.unexpected()),
+        let name = Uuid::now_v7();
+        let step = GitStep::Pack {
+            root: root.to_owned(),
+            task,
+            submit,
+            name,
+        };
+        let packed = match self.there(step).await? {
+            JobReport::Packed(packed) => packed,
+            JobReport::Removed if !submit => return Ok(None),
+            _ => return Err(self.unexpected()),
+        };
+        let is_asked_for = match &packed.pack {
+            Some(pack) => {
+                pack.file.name == name
+                    && pack.commit == packed.commit
+                    && task.is_none_or(|task| task == pack.task)
+            }
+            // What is submitted adds something.
+            None => !submit,
+        };
+        if is_asked_for && is_commit_id(&packed.commit) {
+            Ok(Some(packed))
+        } else {
+            Err(self.unexpected())
         }
     }
 
     /// Takes packed work into the team repository.
     async fn take(&self, packed: Packed) -> Result<JobReport, StepFailure> {
         let Packed { commit, pack } = packed;
-        if !is_commit_id(&commit) || pack.as_ref().is_some_and(|pack| pack.commit != commit) {
-            return Err(self.unexpected());
-        }
         let Some(pack) = pack else {
             return Ok(JobReport::Kept {
                 commit,
                 reference: None,
             });
         };
-        let name = &self.order.name;
-        let file = self.file(&BulkName::Pack(name.clone()));
-        self.channel
-            .fetch(name, &file, pack.file.length)
-            .await
-            .map_err(StepFailure::Failed)?;
-        let host = self.host.clone();
-        self.here(GitStep::Take { host, pack }).await
+        let file = OwnFile(bundle::file(self.git_home(), pack.file.name));
+        let fetched = self.channel.fetch(&pack.file, &file.0).await;
+        fetched.map_err(|why| {
+            let name = &self.order.name;
+            StepFailure::Failed(format!("the work of {name} could not be fetched: {why}"))
+        })?;
+        self.here(GitStep::Take(pack)).await
     }
 
-    fn file(&self, name: &BulkName) -> PathBuf {
-        name.file(self.order.home.as_ref())
+    fn git_home(&self) -> &Path {
+        self.order.home.as_ref()
     }
 
-    /// Has a step done at home.
+    /// Has a step done at home, when fewer than so many are.
     async fn here(&self, step: GitStep) -> Result<JobReport, StepFailure> {
+        let ends = |_| StepFailure::Failed("the daemon ends".to_owned());
+        let _place = self.places.acquire().await.map_err(ends)?;
         let order = GitOrder {
             host: None,
             step,
@@ -290,6 +331,20 @@ impl HostedJob {
         self.ask(Some(self.host.clone()), order).await
     }
 
+    /// The same for the order's own step, which only such a report answers.
+    async fn there_for(
+        &self,
+        step: &GitStep,
+        answers: impl Fn(&JobReport) -> bool,
+    ) -> Result<JobReport, StepFailure> {
+        let report = self.there(step.clone()).await?;
+        if answers(&report) {
+            Ok(report)
+        } else {
+            Err(self.unexpected())
+        }
+    }
+
     async fn ask(&self, host: Option<Name>, order: GitOrder) -> Result<JobReport, StepFailure> {
         let (reply, ended) = oneshot::channel();
         let step = JobStep {
@@ -304,11 +359,17 @@ impl HostedJob {
             Ok(Ok(JobReport::Refused(refusal))) => Err(StepFailure::Refused(refusal)),
             Ok(Ok(report)) => Ok(report),
             Ok(Err(why)) => Err(StepFailure::Failed(why)),
-            Err(_) => Err(StepFailure::Failed(format!(
-                "the link to {} broke",
-                self.host
-            ))),
+            Err(_) => Err(StepFailure::Refused(unreachable(&self.host))),
         }
+    }
+
+    fn is_gone(&self, root: &str) -> StepFailure {
+        let message = format!("{root} on {} is gone", self.host);
+        let hint = format!(
+            "put it back there, or `teamctl shutdown {0}` and `teamctl forget {0} --discard`",
+            self.order.name
+        );
+        StepFailure::Refused(Refusal::new(RefusalCode::Conflict, message).hint(hint))
     }
 
     fn unexpected(&self) -> StepFailure {
@@ -317,6 +378,12 @@ impl HostedJob {
             "{host} reports something that it was not asked for"
         ))
     }
+}
+
+/// Says that a host cannot be reached now.
+pub(super) fn unreachable(host: &Name) -> Refusal {
+    Refusal::new(RefusalCode::Failed, format!("{host} cannot be reached"))
+        .hint("try again when it can; `teamctl host list` shows the links")
 }
 
 /// Returns the order for a check without what is home's: its paths, and its environment.
@@ -333,7 +400,13 @@ fn for_host(mut prepare: PrepareOrder) -> PrepareOrder {
     prepare
 }
 
-/// Tells whether a host names a commit: what it says becomes an argument of `git`.
-fn is_commit_id(id: &str) -> bool {
-    matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+/// A file of this job, which goes when the job does.
+struct OwnFile(PathBuf);
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        if let Err(error) = bundle::remove(&self.0) {
+            tracing::warn!("cannot remove {}: {error}", self.0.display());
+        }
+    }
 }

@@ -3,81 +3,135 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::Stdio;
+use std::time::Duration;
 
+use teamd_shared::bundle::BulkFile;
 use teamd_shared::host::Host;
-use teamd_shared::link::{MAGIC, MAX_BANNER};
-use teamd_shared::name::Name;
+use teamd_shared::link::{MAGIC, MAX_BANNER, ToHost};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 use uuid::Uuid;
 
-use super::dial::{MOST_OF_A_TEXT, ssh};
+use super::dial::{last_of, shown, ssh};
 
 /// How much of a file is read at once, in bytes, and how many such pieces may wait for the disk.
 const PIECE: u64 = 256 << 10;
 const PIECES: usize = 4;
 
-/// Carries files to a host and from it.
+/// A file that comes slower than this many bytes in a second, behind the first minute, is given up.
+const SLOWEST: u64 = 32 << 10;
+
+/// Carries files to a host and from it, as long as the link is there.
 #[derive(Debug, Clone)]
 pub(crate) struct BulkChannel {
     pub(super) host: Host,
     pub(super) home: Uuid,
+    /// Closed with the connection of the link.
+    pub(super) link: mpsc::Sender<ToHost>,
 }
 
 impl BulkChannel {
-    /// Sends a bundle.
+    /// Sends a file.
     ///
     /// # Errors
     /// Why the host does not have it.
-    pub(crate) async fn send(&self, bundle: &Path, length: u64) -> Result<(), String> {
-        let cannot = |why: &dyn std::fmt::Display| {
-            format!("the bundle could not be sent to {}: {why}", self.host.name)
+    pub(crate) async fn send(&self, from: &Path, file: &BulkFile) -> Result<(), String> {
+        let BulkFile { name, length, .. } = file;
+        let cannot = |why: String| {
+            format!(
+                "{length} bytes could not be sent to {}: {why}",
+                self.host.name
+            )
         };
-        let file = File::open(bundle).map_err(|error| cannot(&error))?;
-        let mut command = ssh(&self.host, self.home, &format!(" --take {length}"));
-        let sent = command.stdin(file).stdout(Stdio::null()).output().await;
-        said(&sent.map_err(|error| cannot(&error))?).map_err(|why| cannot(&why))
+        let source = File::open(from).map_err(|error| cannot(error.to_string()))?;
+        let mut command = ssh(
+            &self.host,
+            self.home,
+            &format!(" --take {name} --length {length}"),
+        );
+        command.stdin(source).stdout(Stdio::null());
+        let sent = self.in_time(*length, ended(command)).await;
+        sent.map_err(cannot)
     }
 
-    /// Fetches what a teammate has committed.
+    /// Fetches a file.
     ///
     /// # Errors
     /// Why home does not have all of it.
-    pub(crate) async fn fetch(&self, name: &Name, to: &Path, length: u64) -> Result<(), String> {
-        let fetched = self.copy_pack(name, to, length).await;
-        fetched.map_err(|why| {
-            let host = &self.host.name;
-            format!("the work of {name} could not be fetched from {host}: {why}")
-        })
+    pub(crate) async fn fetch(&self, file: &BulkFile, to: &Path) -> Result<(), String> {
+        let mut command = ssh(&self.host, self.home, &format!(" --give {}", file.name));
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        self.in_time(file.length, copied(command, to, file.length))
+            .await
     }
 
-    async fn copy_pack(&self, name: &Name, to: &Path, length: u64) -> Result<(), String> {
-        let text = |error: io::Error| error.to_string();
-        let mut command = ssh(&self.host, self.home, &format!(" --give {name}"));
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.stderr(Stdio::piped()).spawn().map_err(text)?;
-        let stdout = child.stdout.take().ok_or("ssh has no pipe")?;
-        let mut reader = BufReader::new(stdout);
-        let file = File::create(to).map_err(text)?;
-        let (pieces, waiting) = mpsc::channel(PIECES);
-        let writer = spawn_blocking(move || write_pieces(file, waiting));
-        if skip_banner(&mut reader).await.map_err(text)? {
-            // A host can send without end.
-            read_pieces(&mut reader.take(length), &pieces)
-                .await
-                .map_err(text)?;
+    /// Waits for a transfer, as long as that can come to an end.
+    async fn in_time(
+        &self,
+        length: u64,
+        transfer: impl Future<Output = Result<(), String>>,
+    ) -> Result<(), String> {
+        let longest = Duration::from_secs(60 + length / SLOWEST);
+        tokio::select! {
+            done = transfer => done,
+            () = self.link.closed() => Err("the link broke".to_owned()),
+            () = tokio::time::sleep(longest) => Err("it takes too long".to_owned()),
         }
-        drop(pieces);
-        let written = writer.await.map_err(|error| error.to_string())?;
-        let copied = written.map_err(text)?;
-        if copied == length {
-            return Ok(());
-        }
-        said(&child.wait_with_output().await.map_err(text)?)?;
-        Err(format!("{copied} of {length} bytes came"))
     }
+}
+
+/// Runs `ssh`, and says what it says if it fails.
+async fn ended(mut command: Command) -> Result<(), String> {
+    let mut child = command
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("cannot run ssh: {error}"))?;
+    let stderr = child.stderr.take().ok_or("ssh has no pipe")?;
+    let said = tokio::spawn(last_of(stderr));
+    judge(&mut child, said).await
+}
+
+/// Copies what `ssh` prints behind the line with which the stream begins.
+async fn copied(mut command: Command, to: &Path, length: u64) -> Result<(), String> {
+    let text = |error: io::Error| error.to_string();
+    let mut child = command.stderr(Stdio::piped()).spawn().map_err(text)?;
+    let stdout = child.stdout.take().ok_or("ssh has no pipe")?;
+    let stderr = child.stderr.take().ok_or("ssh has no pipe")?;
+    let said = tokio::spawn(last_of(stderr));
+    let file = File::create(to).map_err(text)?;
+    let (pieces, waiting) = mpsc::channel(PIECES);
+    let writer = spawn_blocking(move || write_pieces(file, waiting));
+    let mut reader = BufReader::new(stdout);
+    if skip_banner(&mut reader).await.map_err(text)? {
+        // A host can send without end.
+        let mut limited = (&mut reader).take(length);
+        read_pieces(&mut limited, &pieces).await.map_err(text)?;
+    }
+    // It may write more: that is not read.
+    drop(reader);
+    drop(pieces);
+    let written = writer.await.map_err(|error| error.to_string())?;
+    if written.map_err(text)? == length {
+        return Ok(());
+    }
+    judge(&mut child, said).await?;
+    Err(format!("fewer than {length} bytes came"))
+}
+
+/// Waits for the end of `ssh`, and returns what it has said if it failed.
+async fn judge(child: &mut Child, said: JoinHandle<String>) -> Result<(), String> {
+    let status = child.wait().await.map_err(|error| error.to_string())?;
+    if status.success() {
+        return Ok(());
+    }
+    let said = said.await.map_err(|error| error.to_string())?;
+    if said.is_empty() {
+        return Err(status.to_string());
+    }
+    Err(shown(&said))
 }
 
 /// Passes on what is read, until the end or until it is not wanted any more.
@@ -124,15 +178,4 @@ async fn skip_banner(reader: &mut (impl AsyncBufReadExt + Unpin)) -> io::Result<
         left -= read as u64;
     }
     Ok(false)
-}
-
-/// Returns what `ssh` says if it has failed.
-fn said(output: &Output) -> Result<(), String> {
-    if output.status.success() {
-        return Ok(());
-    }
-    let text = String::from_utf8_lossy(&output.stderr);
-    let last = text.lines().rev().find(|line| !line.trim().is_empty());
-    let last = last.map_or_else(|| output.status.to_string(), str::to_owned);
-    Err(last.escape_debug().take(MOST_OF_A_TEXT).collect())
 }

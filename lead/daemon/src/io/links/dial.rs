@@ -326,12 +326,12 @@ async fn read_frame(
 }
 
 /// Returns a text of another machine as one short line of visible characters.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     text.escape_debug().take(MOST_OF_A_TEXT).collect()
 }
 
 /// How much of a text of another machine is shown, in characters.
-pub(super) const MOST_OF_A_TEXT: usize = 300;
+const MOST_OF_A_TEXT: usize = 300;
 
 /// Numbers the connections with hosts.
 fn next_number() -> u64 {
@@ -451,7 +451,7 @@ async fn write(
 }
 
 /// Returns the error of `teamd` there, else the last line that `ssh` or the shell there says.
-async fn last_of(stderr: ChildStderr) -> String {
+pub(super) async fn last_of(stderr: ChildStderr) -> String {
     let mut text = Vec::new();
     let mut reader = stderr;
     let mut block = [0; 4096];

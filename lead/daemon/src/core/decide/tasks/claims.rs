@@ -50,7 +50,7 @@ impl DecisionView<'_> {
         }
         let member = self.running(name)?;
         if let Some(host) = &member.terms.host
-            && member.terms.checkout.is_none()
+            && !member.can_take_tasks()
         {
             return Err(conflict(
                 format!("{name} has no checkout on {host}, and tasks are checked at home"),

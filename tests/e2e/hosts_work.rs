@@ -406,11 +406,9 @@ fn checks_run_on_hosts_that_a_person_trusts_with_them_and_at_home_while_none_is_
     let bad = "/claim_task {\"task_id\": 2}\n/bash touch bad; git add bad; git commit -qm bad\n/task_update {\"task_id\": 2, \"status\": \"completed\"}";
     team.send("carol", bad);
     team.until("the check to fail", || task(team, 2)["attempts"] == 1);
-    let sly = "/bash git rm -q bad; echo x > tests/t; git add tests; git commit -qm sly\n/task_update {\"task_id\": 2, \"status\": \"completed\"}";
+    until(team, 2, "pending");
+    let sly = "/claim_task {\"task_id\": 2}\n/bash echo x > tests/t; echo > file2; git add tests file2; git commit -qm sly\n/task_update {\"task_id\": 2, \"status\": \"completed\"}";
     team.send("carol", sly);
-    team.until("the check to fail again", || task(team, 2)["attempts"] == 2);
-    let more = format!("/bash echo > file2; git add file2; git commit -qm file2\n{SUBMIT_2}");
-    team.send("carol", &more);
     let asks = |task: &Value| task["submission"]["stage"] == "reviewing";
     team.until("a person to be asked", || asks(&task(team, 2)));
     let seen = task(team, 2);
@@ -424,8 +422,6 @@ fn checks_run_on_hosts_that_a_person_trusts_with_them_and_at_home_while_none_is_
     let done = until(team, 3, "completed");
     assert_eq!(done["result"]["check"].get("host"), None, "{done}");
 }
-
-const SUBMIT_2: &str = "/task_update {\"task_id\": 2, \"status\": \"completed\"}";
 
 #[test]
 fn a_final_check_at_home_repeats_what_a_host_says_before_the_branch_moves() {

@@ -32,7 +32,7 @@ impl Dispatcher {
         }
         for event in &batch.events {
             if let Event::JobEnded { job, ended } = event {
-                self.runtime.job_ended(*job, ended);
+                self.runtime.job_ended(&self.team, *job, ended);
             }
         }
         for action in batch.actions {

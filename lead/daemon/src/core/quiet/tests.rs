@@ -41,7 +41,7 @@ fn request(team: &mut Team, (id, kind): (&str, &str), from: &str, payload: Value
 
 fn fails(runtime: &mut Runtime, then: Then, why: &str) {
     let job = runtime.jobs.begin(then).unwrap();
-    runtime.job_ended(job, &Err(why.to_owned()));
+    runtime.job_ended(&Team::default(), job, &Err(why.to_owned()));
 }
 
 fn enter(team: &mut Team, runtime: &mut Runtime, (name, status, more): Given) {

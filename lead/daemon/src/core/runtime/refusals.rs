@@ -2,9 +2,10 @@
 
 use teamd_shared::control::{Command, TaskOrder};
 use teamd_shared::job::JobReport;
+use teamd_shared::journal::Team;
 use teamd_shared::task::TaskId;
 
-use super::{MemberRuntime, Runtime, WorkerLink};
+use super::Runtime;
 use crate::core::caller::Actor;
 use crate::core::job::Then;
 
@@ -35,7 +36,7 @@ impl BranchRefusals {
 impl Runtime {
     /// Records that a job has ended, after what follows from it is journaled. A report that could
     /// not be journaled is decided again, and so counts once.
-    pub(crate) fn job_ended(&mut self, job: u64, ended: &Result<JobReport, String>) {
+    pub(crate) fn job_ended(&mut self, team: &Team, job: u64, ended: &Result<JobReport, String>) {
         let Some(then) = self.jobs.end(job) else {
             return;
         };
@@ -50,11 +51,12 @@ impl Runtime {
             }
             Then::Offer { incarnation, .. } => {
                 // Where the link to its host broke it was not refused: it could not be tried.
-                let counts =
-                    |worker: &MemberRuntime| refused.is_none() || worker.link != WorkerLink::Closed;
-                if let Some(worker) = self.of_mut(&incarnation)
-                    && counts(worker)
-                {
+                let member = team.members.get(&incarnation.name);
+                let away = member.and_then(|state| self.unreachable_since(&state.record));
+                if away.is_some() && refused.is_some() {
+                    return;
+                }
+                if let Some(worker) = self.of_mut(&incarnation) {
                     worker.refusals.record(refused);
                 }
             }

@@ -63,7 +63,7 @@ fn a_teammate_is_offered_work_again_when_a_person_has_changed_a_task() {
         };
         let job = runtime.jobs.begin(offer).unwrap();
         let ended = Err("no branch".to_owned());
-        runtime.job_ended(job, &ended);
+        runtime.job_ended(&Team::default(), job, &ended);
         if needs_job {
             let suspended = SuspendedCommand {
                 client,
@@ -77,7 +77,7 @@ fn a_teammate_is_offered_work_again_when_a_person_has_changed_a_task() {
                 .begin(Then::Command(Box::new(suspended)))
                 .unwrap();
             let looked = JobReport::Protected(Baseline::Unknown("x".to_owned()));
-            runtime.job_ended(job, &Ok(looked));
+            runtime.job_ended(&Team::default(), job, &Ok(looked));
         } else {
             let event = Event::Command(client, by, retry());
             runtime.apply(&Team::default(), &event);

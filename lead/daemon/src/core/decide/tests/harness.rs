@@ -104,7 +104,7 @@ impl Harness {
         };
         let decision = decide(&view, event, &mut self.ids);
         if let Event::JobEnded { job, ended } = event {
-            self.runtime.job_ended(*job, ended);
+            self.runtime.job_ended(&self.team, *job, ended);
         }
         for record in decision.records.clone() {
             self.write(record);

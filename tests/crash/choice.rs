@@ -5,7 +5,8 @@ use crate::options::Options;
 use crate::plan::Job;
 use crate::tracer::{Point, Seen};
 
-/// Chooses the points: all of them, or a sample that goes on until the time is over.
+/// Chooses the points: all of them, or a sample, which goes on until enough were tried or the time
+/// is over.
 pub(crate) fn choose(seen: &[(Job, Seen)], options: &Options) -> Vec<Job> {
     let mut random = Random(options.seed);
     let mut chosen: Vec<(f64, Job)> = Vec::new();
@@ -16,11 +17,11 @@ pub(crate) fn choose(seen: &[(Job, Seen)], options: &Options) -> Vec<Job> {
             }
             let (first, last) = options.points.unwrap_or((1, count));
             let only_visible = matches!(fault, Fault::Kill | Fault::Both)
-                && (options.visible || options.seconds.is_some());
+                && (options.visible || options.is_sample());
             let points: Vec<u64> = (first..=last)
                 .filter(|at| !only_visible || seen.visible.contains(at))
                 .collect();
-            let order = if options.seconds.is_some() {
+            let order = if options.is_sample() {
                 shuffled(points.len(), &mut random)
             } else {
                 (0..points.len()).collect()
@@ -30,7 +31,7 @@ pub(crate) fn choose(seen: &[(Job, Seen)], options: &Options) -> Vec<Job> {
                 if !(index as u64 + offset).is_multiple_of(options.every) {
                     continue;
                 }
-                let place = if options.seconds.is_some() {
+                let place = if options.is_sample() {
                     (turn as f64 + random.fraction()) / weight(fault)
                 } else {
                     0.0
@@ -49,6 +50,7 @@ pub(crate) fn choose(seen: &[(Job, Seen)], options: &Options) -> Vec<Job> {
         }
     }
     chosen.sort_by(|one, other| one.0.total_cmp(&other.0));
+    chosen.truncate(options.runs.unwrap_or(usize::MAX));
     chosen.into_iter().map(|(_, job)| job).collect()
 }
 

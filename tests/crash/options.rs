@@ -7,8 +7,11 @@ use crate::stage::Victim;
 
 const USAGE: &str =
     "usage: scripts/crash-test [--all] [--scenario NAME]… [--victim daemon|worker|teamctl|agent|shim]… [--fault NAME]…
-    [--points A..B] [--every N] [--visible] [--behind FILE] [--seed N] [--seconds N] [--jobs N] [--stop] [--stop-at TEXT]…
+    [--points A..B] [--every N] [--visible] [--behind FILE] [--seed N] [--runs N] [--seconds N] [--jobs N] [--stop] [--stop-at TEXT]…
     [--points-only]";
+
+/// How many points `cargo test` tries. A number, and no time: a slow machine tries as many.
+const SAMPLE: usize = 60;
 
 /// What is run.
 #[derive(Debug, Clone)]
@@ -25,6 +28,8 @@ pub(crate) struct Options {
     /// Faults only at the calls that follow directly on a sync of this file, and at all of those:
     /// what is aimed at is an event, wherever it lies among the calls.
     pub(crate) behind: Option<&'static str>,
+    /// How many points a sample tries.
+    pub(crate) runs: Option<usize>,
     /// How long a sample may take.
     pub(crate) seconds: Option<u64>,
     pub(crate) seed: u64,
@@ -46,10 +51,12 @@ impl Options {
             every: 1,
             visible: false,
             behind: None,
-            seconds: Some(60),
+            runs: Some(SAMPLE),
+            seconds: None,
             // `scripts/crash-test` chooses a fresh one.
             seed: 1,
-            jobs: 2,
+            // A run waits half of its time.
+            jobs: 4,
             stop: Vec::new(),
             list: false,
         };
@@ -89,14 +96,18 @@ impl Options {
                     let text = value()?;
                     let (from, to) = text.split_once("..").unwrap_or((&text, &text));
                     options.points = Some((number(from.to_owned())?, number(to.to_owned())?));
-                    options.seconds = None;
+                    options.runs = None;
                 }
-                "--all" => options.seconds = None,
+                "--all" => options.runs = None,
                 "--every" => options.every = number(value()?)?.max(1),
                 "--visible" => options.visible = true,
                 "--behind" => options.behind = Some(Box::leak(value()?.into_boxed_str())),
                 "--seed" => options.seed = number(value()?)?,
-                "--seconds" => options.seconds = Some(number(value()?)?),
+                "--runs" => options.runs = Some(usize::try_from(number(value()?)?).unwrap()),
+                "--seconds" => {
+                    options.seconds = Some(number(value()?)?);
+                    options.runs = None;
+                }
                 "--jobs" => options.jobs = usize::try_from(number(value()?)?).unwrap_or(1).max(1),
                 "--stop" => options.stop.push(String::new()),
                 "--stop-at" => options.stop.push(value()?),
@@ -121,6 +132,11 @@ impl Options {
             return Ok(None);
         }
         Ok(Some(options))
+    }
+
+    /// Whether points are chosen by chance, and not each is tried.
+    pub(crate) fn is_sample(&self) -> bool {
+        self.runs.is_some() || self.seconds.is_some()
     }
 
     /// Whether a scenario is to be run.

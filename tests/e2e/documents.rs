@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::support::Team;
 use crate::support::cgroup::note;
+use crate::support::python;
 
 /// How many words the documents below `docs` may have together: a longer one is paid for by
 /// shortening another.
@@ -283,11 +284,7 @@ fn agree(expected: &str, actual: &str, ids: &mut BTreeMap<String, String>) -> bo
 #[test]
 fn the_tour_of_the_readme_prints_what_it_says() {
     let team = Team::new().with("ANTHROPIC_API_KEY", "sk-of-the-tour");
-    if !team
-        .command("python3", ["-c", ""])
-        .status()
-        .is_ok_and(|status| status.success())
-    {
+    if !python::is_here() {
         return note("skipped: the stub that stands for Claude Code in the tour needs python3");
     }
     let programs = Path::new(env!("CARGO_BIN_EXE_teamd"))
@@ -300,7 +297,7 @@ fn the_tour_of_the_readme_prints_what_it_says() {
     stub(
         "claude",
         &format!(
-            "#!/usr/bin/env python3\n{}",
+            "#!/usr/bin/env -S python3 -S\n{}",
             include_str!("../fixtures/claude-stub.py")
         ),
     );

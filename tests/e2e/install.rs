@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::schemas::valid;
 use crate::support::Team;
 use crate::support::cgroup::note;
+use crate::support::python;
 
 /// Prints what it is given, and with which arguments it was started.
 const ECHO: &str = "#!/bin/sh\nread -r line\necho \"$line of VERSION with $*\"\n";
@@ -170,8 +171,7 @@ fn an_agent_without_a_table_is_installed_by_its_name() {
     let key = "sk-0123456789";
     let published = Published::of(Team::new().with("OPENAI_API_KEY", key));
     let team = &published.team;
-    let is_there = team.command("python3", ["-c", ""]).status();
-    if !is_there.is_ok_and(|status| status.success()) {
+    if !python::is_here() {
         note("skipped: the stub of an agent needs python3");
         return;
     }
@@ -180,7 +180,7 @@ fn an_agent_without_a_table_is_installed_by_its_name() {
     published.put("content/orders.py", include_str!("../fixtures/orders.py"));
     published.put(
         "content/agent",
-        "#!/bin/sh\nexec python3 -B \"$(dirname \"$(realpath \"$0\")\")/stub.py\" \"$@\"\n",
+        "#!/bin/sh\nexec python3 -SB \"$(dirname \"$(realpath \"$0\")\")/stub.py\" \"$@\"\n",
     );
     published.put("version", "1.18.33");
     assert_eq!(published.listed("opencode")["state"], "missing");
@@ -209,8 +209,7 @@ fn an_installed_agent_logs_in_with_a_token_also_when_it_is_resumed() {
     let token = "sk-ant-oat01-0123456789";
     let published = Published::of(Team::new().with("CLAUDE_CODE_OAUTH_TOKEN", token));
     let team = &published.team;
-    let is_there = team.command("python3", ["-c", ""]).status();
-    if !is_there.is_ok_and(|status| status.success()) {
+    if !python::is_here() {
         note("skipped: the stub of an agent needs python3");
         return;
     }
@@ -227,7 +226,7 @@ fn an_installed_agent_logs_in_with_a_token_also_when_it_is_resumed() {
     published.put("content/orders.py", include_str!("../fixtures/orders.py"));
     published.put(
         "content/agent",
-        "#!/bin/sh\nexec python3 -B \"$(dirname \"$(realpath \"$0\")\")/stub.py\" \"$@\"\n",
+        "#!/bin/sh\nexec python3 -SB \"$(dirname \"$(realpath \"$0\")\")/stub.py\" \"$@\"\n",
     );
     published.put("version", "2.1.330");
     published.install(&["claude@2.1.330"]);
@@ -454,15 +453,14 @@ fn the_lead_agent_starts_no_launcher_either() {
 fn an_mcp_server_is_installed_once_and_given_on() {
     let published = Published::new();
     let team = &published.team;
-    let python = team.command("python3", ["-c", ""]).status();
-    if !python.is_ok_and(|status| status.success()) {
+    if !python::is_here() {
         note("skipped: the stub of an MCP server needs python3");
         return;
     }
     published.put("content/stub.py", include_str!("../fixtures/mcp-stub.py"));
     published.put(
         "content/agent",
-        "#!/bin/sh\nexec python3 -B \"$(dirname \"$(realpath \"$0\")\")/stub.py\"\n",
+        "#!/bin/sh\nexec python3 -SB \"$(dirname \"$(realpath \"$0\")\")/stub.py\"\n",
     );
     team.write(
         "team.toml",

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::support::cgroup::note;
 use crate::support::model_server::{Api, ModelServer, Reply};
 use crate::support::process::command_line;
+use crate::support::python;
 
 use crate::support::{Running, Team, is_alive, signal};
 
@@ -28,8 +29,7 @@ fn team_with(how: &str, more: &str, layers: &str) -> Option<Team> {
 
 /// As [`team_with`], with the variables of a team that was begun.
 fn begun(team: Team, how: &str, more: &str) -> Option<Team> {
-    let python = team.command("python3", ["-c", ""]).status();
-    if !python.is_ok_and(|status| status.success()) {
+    if !python::is_here() {
         note("skipped: the stub of an MCP server needs python3");
         return None;
     }
@@ -41,7 +41,10 @@ fn begun(team: Team, how: &str, more: &str) -> Option<Team> {
     let path = path.display();
     team.write(
         "team.toml",
-        &format!("[mcp.stub]\ncommand = ['python3', '{path}', '{how}']\n{more}\n"),
+        &format!(
+            "[mcp.stub]\ncommand = [{}, '{path}', '{how}']\n{more}\n",
+            python::STUB
+        ),
     );
     team.trust();
     team.teamd(["start"]).ok();

@@ -69,7 +69,11 @@ impl Team {
         self.files
             .write("orders.py", include_str!("../fixtures/orders.py"));
         let stub = self.files.root().join("stub.py");
-        let command = format!("command = ['python3', '{}']", stub.display());
+        let command = format!(
+            "command = [{}, '{}']",
+            support::python::STUB,
+            stub.display()
+        );
         self.files.write(
             "team.toml",
             &format!("[agents.claude]\n{command}\nprotocol = 'claude'\n"),

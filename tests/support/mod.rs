@@ -14,6 +14,7 @@ pub(crate) mod look;
 pub(crate) mod mcp_client;
 pub(crate) mod model_server;
 pub(crate) mod process;
+pub(crate) mod python;
 pub(crate) mod running;
 pub(crate) mod sshd;
 pub(crate) mod terminal;

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 
 use super::{Checked, Stage, Victim, hold};
 use crate::faults::Fault;
-use crate::support::{process, signal};
+use crate::support::{process, python, signal};
 use crate::tracer::Seen;
 
 impl Stage {
@@ -18,7 +18,7 @@ impl Stage {
         self.team
             .write("orders.py", include_str!("../../fixtures/orders.py"));
         let stub = self.team.root().join("stub.py");
-        let command = format!("['python3', '{}']", stub.display());
+        let command = format!("[{}, '{}']", python::STUB, stub.display());
         self.team.write(
             "team.toml",
             &format!("[agents.claude]\ncommand = {command}\nprotocol = 'claude'\n"),

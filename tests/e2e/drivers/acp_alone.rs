@@ -11,7 +11,7 @@ use crate::support::{Team, is_alive, signal};
 fn team_behind(shell: &str, layers: &str) -> Option<Team> {
     let team = team_of(&[&ACP], layers)?;
     let stub = team.root().join("opencode-stub.py");
-    let line = shell.replace("STUB", &format!("python3 {} acp", stub.display()));
+    let line = shell.replace("STUB", &format!("python3 -S {} acp", stub.display()));
     team.write(
         "team.toml",
         &format!("[agents.opencode]\ncommand = ['sh', '-c', '{line}']\nprotocol = 'acp'\n"),

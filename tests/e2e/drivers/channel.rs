@@ -6,6 +6,7 @@ use serde_json::json;
 use super::{CLAUDE, Stub, runs, spawn, team_of};
 use crate::sandbox::agents::{ordered, shell_of};
 use crate::support::Team;
+use crate::support::python;
 
 /// Each set of layers that holds what is tried here. Where this machine has no `bwrap`, that set is
 /// the one without namespaces.
@@ -60,11 +61,7 @@ fn no_program_that_an_agent_starts_changes_what_it_reads_or_opens_its_output() {
             return;
         };
         team.write("take-over.py", TAKE_OVER);
-        if !team
-            .command("python3", ["-c", ""])
-            .status()
-            .is_ok_and(|status| status.success())
-        {
+        if !python::is_here() {
             return;
         }
         team.send(

@@ -156,7 +156,7 @@ fn of_the_stub(is_wrapped: bool) {
             return;
         };
         let stub = team.root().join("opencode-stub.py").display().to_string();
-        let command = ["python3".to_owned(), stub, "acp".to_owned()];
+        let command = ["python3", "-S", &stub, "acp"].map(str::to_owned);
         team.write("team.toml", &table(&ACP, &command, is_wrapped));
         team.trust();
         let hunt = Hunt {

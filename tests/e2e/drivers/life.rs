@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{CLAUDE, CODEX, KEY, LIVE, SETS, Stub, agent_if_any, runs, session, spawn, team_of};
 use crate::checkouts::{REPOSITORY, add, git, until, user};
 use crate::mcp::PNG;
-use crate::support::signal;
+use crate::support::{python, signal};
 
 pub(super) fn one_process_works_through_many_messages_and_leaves_at_once_when_idle(stub: &Stub) {
     let Some(team) = team_of(&[stub], LIVE) else {
@@ -595,7 +595,8 @@ pub(super) fn an_agent_has_the_tools_of_mcp_servers(stub: &Stub) {
     team.write("mcp-stub.py", include_str!("../../fixtures/mcp-stub.py"));
     let mut file = std::fs::read_to_string(team.root().join("team.toml")).unwrap();
     file.push_str(&format!(
-        "[mcp.stub]\ncommand = ['python3', '{}']\n",
+        "[mcp.stub]\ncommand = [{}, '{}']\n",
+        python::STUB,
         path.display()
     ));
     team.write("team.toml", &file);

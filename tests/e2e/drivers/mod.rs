@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::support::Team;
 use crate::support::cgroup::note;
 use crate::support::process::{descendants, is_agent};
+use crate::support::python;
 use channel::*;
 use life::*;
 use metered::*;
@@ -122,11 +123,7 @@ fn team_around(team: Team, stubs: &[&Stub], layers: &str) -> Option<Team> {
     let team = stubs
         .iter()
         .fold(team, |team, stub| team.with(stub.key, KEY));
-    if !team
-        .command("python3", ["-c", ""])
-        .status()
-        .is_ok_and(|status| status.success())
-    {
+    if !python::is_here() {
         note("skipped: the stub of an agent needs python3");
         return None;
     }
@@ -140,7 +137,8 @@ fn team_around(team: Team, stubs: &[&Stub], layers: &str) -> Option<Team> {
                 let agent = stub.agent;
                 team.write(path.to_str().unwrap(), stub.program);
                 format!(
-                    "[agents.{agent}]\ncommand = ['python3', '{}'{}]\nprotocol = '{}'\n",
+                    "[agents.{agent}]\ncommand = [{}, '{}'{}]\nprotocol = '{}'\n",
+                    python::STUB,
                     path.display(),
                     stub.arguments,
                     stub.protocol

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::{CLAUDE, KEY, LIVE, SETS, runs, spawn};
 use crate::support::Team;
 use crate::support::cgroup::note;
+use crate::support::python;
 
 const TOKEN: &str = "sk-ant-oat01-fake-never-to-be-seen";
 
@@ -32,7 +33,7 @@ if [ -e broken ]; then
     echo "no such account: $CLAUDE_CODE_OAUTH_TOKEN" >&2
     exit 1
 fi
-exec python3 STUB "$@"
+exec python3 -S STUB "$@"
 "#;
 
 /// Writes the user's own configuration.
@@ -68,11 +69,7 @@ fn team_of_user(layers: &str, key: Option<&str>) -> Option<Team> {
         Some(key) => team.with("ANTHROPIC_API_KEY", key),
         None => team,
     };
-    let has_python = team
-        .command("python3", ["-c", ""])
-        .status()
-        .is_ok_and(|status| status.success());
-    if !has_python {
+    if !python::is_here() {
         note("skipped: the stub of an agent needs python3");
         return None;
     }

@@ -3,6 +3,7 @@
 mod agent;
 mod commands;
 mod daemon;
+mod host;
 mod look;
 mod waits;
 
@@ -19,6 +20,7 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
 pub(crate) use commands::ENVIRONMENT;
+pub(crate) use host::{BOX, is_carrier, lines_of};
 
 use crate::faults::Fault;
 use crate::ledger::Ledger;
@@ -58,15 +60,21 @@ pub(crate) enum Victim {
     Agent,
     /// Its shim, at the same steps.
     Shim,
+    /// The host daemon.
+    Host,
+    /// What carries the link to the host.
+    Link,
 }
 
 impl Victim {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Daemon,
         Self::Worker,
         Self::Ctl,
         Self::Agent,
         Self::Shim,
+        Self::Host,
+        Self::Link,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -76,6 +84,8 @@ impl Victim {
             Self::Ctl => "teamctl",
             Self::Agent => "agent",
             Self::Shim => "shim",
+            Self::Host => "host",
+            Self::Link => "link",
         }
     }
 }
@@ -100,6 +110,8 @@ pub(crate) struct Stage {
     children: Vec<std::process::Child>,
     /// The teammates that are started again with `--resume` when found crashed.
     wanted: Vec<&'static str>,
+    /// The teammates that live on the host.
+    hosted: Vec<&'static str>,
     /// What `config.json` was once that is no roster.
     unreadable: RefCell<Option<String>>,
     /// Whether `config.json` was there once: it stays.
@@ -138,6 +150,7 @@ impl Stage {
             struck: Cell::new(false),
             children: Vec::new(),
             wanted: Vec::new(),
+            hosted: Vec::new(),
             unreadable: RefCell::new(None),
             has_roster: Cell::new(false),
             heard: RefCell::default(),

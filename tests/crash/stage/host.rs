@@ -6,59 +6,32 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::{Checked, PATIENCE, Stage, Victim, hold};
-use crate::support::process::command_line;
-use crate::support::sshd::make_program;
+use super::{Checked, PATIENCE, Stage, Victim, Violation, hold};
+use crate::support::far::{Far, carriers, host_daemons};
 use crate::support::{is_alive, signal};
 use crate::wrapper;
 
 /// What the host is called.
 pub(crate) const BOX: &str = "box";
 
-/// Runs the words in the home of that machine, unless the network is down.
-const SSH: &str = r#"#!/bin/sh
-while [ "$1" != -- ]; do shift; done
-shift
-if [ -e "$FAR/down" ]; then
-    echo "ssh: connect to host $1 port 22: Connection refused" >&2
-    exit 255
-fi
-cd "$FAR/$1" || exit 1
-HOME=$FAR/$1
-unset XDG_DATA_HOME XDG_CONFIG_HOME XDG_RUNTIME_DIR TEAM_DIR TEAM_FILE
-PATH=$FAR_BIN:$PATH
-exec sh -c "$2"
-"#;
-
 impl Stage {
     /// Prepares the host, before the daemon of home runs.
     pub(crate) fn bring_a_host(&mut self) {
-        let far = self.far();
-        std::fs::create_dir_all(far.join(BOX)).unwrap();
-        std::fs::create_dir_all(far.join("near")).unwrap();
-        std::fs::create_dir_all(far.join("bin")).unwrap();
-        make_program(&far.join("near/ssh"), SSH);
+        let folder = self.scratch.join("far");
         let real = PathBuf::from(env!("CARGO_BIN_EXE_teamd"));
         let programs = match self.victim {
             Victim::Host | Victim::Link => {
-                let wrapper = far.join("bin").join(wrapper::FAR);
-                std::os::unix::fs::symlink(std::env::current_exe().unwrap(), wrapper).unwrap();
-                far.join("bin")
+                let traced = folder.join("bin");
+                std::fs::create_dir_all(&traced).unwrap();
+                let itself = std::env::current_exe().unwrap();
+                std::os::unix::fs::symlink(itself, traced.join(wrapper::FAR)).unwrap();
+                traced
             }
             _ => real.parent().unwrap().to_owned(),
         };
-        let path = std::env::var("PATH").unwrap();
-        let near = far.join("near").display().to_string();
         let socket = self.scratch.join(wrapper::SOCKET);
-        self.team.set("FAR", far.to_str().unwrap());
-        self.team.set("FAR_BIN", programs.to_str().unwrap());
-        self.team.set("PATH", &format!("{near}:{path}"));
-        self.team
-            .set(wrapper::FAR_SOCKET, socket.to_str().unwrap());
-    }
-
-    fn far(&self) -> PathBuf {
-        self.scratch.join("far")
+        self.team.set(wrapper::FAR_SOCKET, socket.to_str().unwrap());
+        self.far = Some(Far::of(&mut self.team, folder, &programs));
     }
 
     /// Adds the host to the team, until its link is up.
@@ -86,18 +59,10 @@ impl Stage {
         &self.hosted
     }
 
-    /// The team directory at the host, once it is there.
-    pub(crate) fn host_dir(&self) -> Option<PathBuf> {
-        let homes = self.far().join(BOX).join(".local/share/teamd/hosts");
-        let mut homes = std::fs::read_dir(homes).ok()?.flatten();
-        Some(homes.next()?.path().join(".team"))
-    }
-
     /// A file of the team directory at the host; empty if it is not there.
     pub(crate) fn host_file(&self, relative: &str) -> String {
-        let bytes = self
-            .host_dir()
-            .and_then(|dir| std::fs::read(dir.join(relative)).ok());
+        let dir = self.far.as_ref().and_then(|far| far.team_dir(BOX));
+        let bytes = dir.and_then(|dir| std::fs::read(dir.join(relative)).ok());
         String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
     }
 
@@ -117,46 +82,49 @@ impl Stage {
 
     /// The host daemons that run.
     pub(crate) fn host_daemons(&self) -> Vec<i32> {
-        let mut pids = self.team.processes();
-        pids.retain(|pid| command_line(*pid).contains(" --host-of "));
-        pids
-    }
-
-    /// What carries the link now: `ssh`, and what it has become.
-    pub(crate) fn carriers(&self) -> Vec<i32> {
-        let mut pids = self.team.processes();
-        pids.retain(|pid| is_carrier(&command_line(*pid)));
-        pids
+        host_daemons(&self.team)
     }
 
     /// Cuts the link, and lets it be dialled in vain.
     pub(crate) fn cut(&mut self) -> Checked {
-        std::fs::File::create(self.far().join("down")).unwrap();
-        for pid in self.carriers() {
+        self.can_be_reached(false);
+        for pid in carriers(&self.team) {
             signal(pid, Signal::SIGKILL);
         }
-        self.until("the link to be down", |stage| {
-            stage.carriers().is_empty() && stage.link_state() != "up"
-        })
+        self.until_link("down", |state| !["up", ""].contains(&state))
     }
 
     /// Lets the host be reached again.
     pub(crate) fn mend(&mut self) -> Checked {
-        std::fs::remove_file(self.far().join("down")).unwrap();
+        self.can_be_reached(true);
         self.until_reached()
+    }
+
+    fn can_be_reached(&self, is_so: bool) {
+        if let Some(far) = &self.far {
+            far.can_be_reached(BOX, is_so);
+        }
     }
 
     /// Waits until the link is up.
     pub(crate) fn until_reached(&mut self) -> Checked {
-        self.until("the link to be up", |stage| stage.link_state() == "up")
+        self.until_link("up", |state| state == "up")
     }
 
-    /// What `host list` says of the link; empty if nothing.
-    fn link_state(&self) -> String {
-        let said = self.team.teamctl(["--json", "host", "list"]);
-        let list: Value = serde_json::from_str(&said.stdout).unwrap_or_default();
-        let state = list[0]["link"]["state"].as_str();
-        state.unwrap_or_default().to_owned()
+    /// Waits until `host list` says so of the link.
+    fn until_link(&mut self, what: &str, holds: impl Fn(&str) -> bool) -> Checked {
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            self.ensure_daemon()?;
+            let said = self.ctl(&["--json", "host", "list"])?;
+            let list: Value = serde_json::from_str(&said.stdout).unwrap_or_default();
+            let state = list[0]["link"]["state"].as_str();
+            if holds(state.unwrap_or_default()) {
+                return Ok(());
+            }
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+        Err(Violation(format!("waited in vain for the link to be {what}")))
     }
 
     /// Ends the host daemon as a shutdown of that machine would, once home has ended.
@@ -187,11 +155,6 @@ impl Stage {
         }
         self.host_file("log/teamd.log")
     }
-}
-
-/// Tells whether a command line is that of `ssh`, or of what it becomes.
-pub(crate) fn is_carrier(line: &str) -> bool {
-    line.contains("teamd host ") || line.contains("/near/ssh ")
 }
 
 /// The whole lines of a text.

@@ -20,10 +20,11 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
 pub(crate) use commands::ENVIRONMENT;
-pub(crate) use host::{BOX, is_carrier, lines_of};
+pub(crate) use host::{BOX, lines_of};
 
 use crate::faults::Fault;
 use crate::ledger::Ledger;
+use crate::support::far::Far;
 use crate::support::process::{self, let_pass};
 use crate::support::running::poll_for;
 use crate::support::{Team, signal};
@@ -112,6 +113,8 @@ pub(crate) struct Stage {
     wanted: Vec<&'static str>,
     /// The teammates that live on the host.
     hosted: Vec<&'static str>,
+    /// The host, once there is one.
+    far: Option<Far>,
     /// What `config.json` was once that is no roster.
     unreadable: RefCell<Option<String>>,
     /// Whether `config.json` was there once: it stays.
@@ -151,6 +154,7 @@ impl Stage {
             children: Vec::new(),
             wanted: Vec::new(),
             hosted: Vec::new(),
+            far: None,
             unreadable: RefCell::new(None),
             has_roster: Cell::new(false),
             heard: RefCell::default(),

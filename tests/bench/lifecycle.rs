@@ -74,7 +74,7 @@ pub(crate) fn run(team: &Team, args: &[&str]) {
     assert!(status.success(), "teamctl {args:?}: {status}");
 }
 
-fn after_a_pause(what: impl FnOnce()) -> Duration {
+pub(crate) fn after_a_pause(what: impl FnOnce()) -> Duration {
     let_pass(PAUSE);
     let began = Instant::now();
     what();

@@ -14,6 +14,7 @@ mod agents;
 mod crowd;
 mod figure;
 mod hand;
+mod hosts;
 mod idle;
 mod journal;
 mod latency;
@@ -52,7 +53,7 @@ impl Effort {
 /// A group of figures that are measured together, under the name that a filter selects.
 type Group = (&'static str, fn(Effort) -> Vec<Figure>);
 
-const GROUPS: [Group; 14] = [
+const GROUPS: [Group; 15] = [
     ("latency", latency::measure),
     ("lifecycle", lifecycle::measure),
     ("writers", writers::measure),
@@ -67,6 +68,7 @@ const GROUPS: [Group; 14] = [
     ("views", views::measure),
     ("agents", agents::measure),
     ("machine", machine::measure),
+    ("hosts", hosts::measure),
 ];
 
 fn main() -> ExitCode {

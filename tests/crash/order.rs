@@ -85,13 +85,29 @@ impl Order {
     }
 
     /// A process begins, or another program in the same one.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self, pid: Pid) {
         self.writer = None;
         self.refused = false;
+        self.looks_where(pid);
         self.made.look();
         self.home.look();
         if self.victim == Victim::Daemon {
             self.take_over();
+        }
+    }
+
+    /// A worker or a host daemon says in its arguments which team directory it has.
+    fn looks_where(&mut self, pid: Pid) {
+        if !matches!(self.victim, Victim::Worker | Victim::Host) {
+            return;
+        }
+        let line = process::command_line(pid.as_raw());
+        let mut words = line.split(' ');
+        if words.any(|word| word == "--team-dir")
+            && let Some(team) = words.next()
+            && self.team != Path::new(team)
+        {
+            *self = Self::new(self.victim, Path::new(team));
         }
     }
 
@@ -216,6 +232,10 @@ impl Order {
 
     fn wrote(&mut self, pid: Pid, file: File, bytes: usize) -> Option<String> {
         if !self.is_own(&file) {
+            // The line is in its outbox on the other machine: lost, it comes again.
+            if self.is_a_daemon() && came_over_a_link(&file, bytes) {
+                return None;
+            }
             if self.victim == Victim::Ctl || file.is_inbox() {
                 self.unsynced.wrote(file, self.seq);
             } else if self.own().is_some_and(|own| file.is_beside(&own)) {
@@ -232,7 +252,7 @@ impl Order {
         }
         let log = std::fs::read(self.own()?).unwrap_or_default();
         let new = lines(log.get(log.len().checked_sub(bytes)?..)?);
-        if self.victim == Victim::Daemon {
+        if self.is_a_daemon() {
             self.writer = Some(pid);
             return self.journaled(&new);
         }
@@ -269,14 +289,16 @@ impl Order {
             .filter_map(|line| line["done"].as_u64())
             .max()
             .unwrap_or_default();
-        if let Some(unsynced) = self.unsynced.up_to(done) {
+        if self.victim == Victim::Daemon
+            && let Some(unsynced) = self.unsynced.up_to(done)
+        {
             return Some(format!(
                 "line {done} counts as done, and is not synced: {unsynced:?}"
             ));
         }
         let spawned = new
             .iter()
-            .any(|line| line["record"] == "member" && line["event"] == "spawned");
+            .any(|line| self.is_of_a_member(line) && line["event"] == "spawned");
         if spawned && let Some(made) = self.made.any() {
             return Some(format!(
                 "an incarnation is spawned, and the folder of {made:?}, which is new, is not synced"
@@ -284,8 +306,9 @@ impl Order {
         }
         let ended = new
             .iter()
-            .filter(|line| line["record"] == "member" && line["event"] == "exited");
-        let ended: Vec<&str> = ended.filter_map(|line| line["name"].as_str()).collect();
+            .filter(|line| self.is_of_a_member(line) && line["event"] == "exited");
+        let names = ended.map(|line| line["name"].as_str().or(line["of"]["name"].as_str()));
+        let ended: Vec<&str> = names.flatten().collect();
         if let Some(held) = ended.iter().find(|name| self.is_held(name)) {
             return Some(format!(
                 "the end of {held} is journaled, and its liveness lock is held"
@@ -298,6 +321,11 @@ impl Order {
             "the end of {} is journaled, and {} still keeps a command",
             kept.0, kept.1
         ))
+    }
+
+    /// A line of `host.jsonl` is about a member wherever it has one of these events.
+    fn is_of_a_member(&self, line: &Value) -> bool {
+        self.victim == Victim::Host || line["record"] == "member"
     }
 
     /// Whether a process holds the liveness lock of a member. The daemon is stopped meanwhile, and
@@ -346,17 +374,22 @@ impl Order {
         match self.victim {
             Victim::Daemon => Some(self.team.join("journal.jsonl")),
             Victim::Worker => Some(self.transcript(wrapper::NAME)),
-            Victim::Ctl | Victim::Agent | Victim::Shim => None,
+            Victim::Host => Some(self.team.join("host.jsonl")),
+            Victim::Ctl | Victim::Agent | Victim::Shim | Victim::Link => None,
         }
     }
 
     /// What that is called.
     fn log(&self) -> &'static str {
-        if self.victim == Victim::Daemon {
-            "journal"
-        } else {
-            "transcript"
+        match self.victim {
+            Victim::Daemon => "journal",
+            Victim::Host => "host.jsonl",
+            _ => "transcript",
         }
+    }
+
+    fn is_a_daemon(&self) -> bool {
+        matches!(self.victim, Victim::Daemon | Victim::Host)
     }
 
     fn is_own(&self, file: &File) -> bool {
@@ -373,12 +406,21 @@ impl Order {
             Sort::Process => !matches!(call.name, "wait4" | "waitid" | "setsid" | "exit_group"),
             Sort::Write if call.on_file => true,
             Sort::Talk => {
-                self.victim == Victim::Daemon && !(call.name == "sendto" && call.args[2] == 1)
+                self.is_a_daemon() && !(call.name == "sendto" && call.args[2] == 1)
             }
-            Sort::Write => self.victim == Victim::Daemon && call.args[0] > 2 && call.args[2] != 8,
+            Sort::Write => self.is_a_daemon() && call.args[0] > 2 && call.args[2] != 8,
             _ => false,
         }
     }
+}
+
+/// Whether the last bytes of a file are a line that came from another machine.
+fn came_over_a_link(file: &File, bytes: usize) -> bool {
+    let text = file.read().unwrap_or_default();
+    let from = text.len().saturating_sub(bytes);
+    lines(&text[from..])
+        .iter()
+        .any(|line| !line["via"].is_null())
 }
 
 /// Whether what is about to be written is a message to an agent: `{"type":"user",` and not the

@@ -12,7 +12,8 @@ use nix::unistd::Pid;
 
 use crate::faults::{Act, Call};
 use crate::syscalls::{Sort, lookup};
-use crate::tracer::{Held, Tracer};
+use crate::support::process;
+use crate::tracer::{Held, Tracer, options};
 
 const PR_GET_DUMPABLE: u64 = libc::PR_GET_DUMPABLE.unsigned_abs() as u64;
 const PR_SET_DUMPABLE: u64 = libc::PR_SET_DUMPABLE.unsigned_abs() as u64;
@@ -29,6 +30,10 @@ pub(crate) struct Trace<'a> {
     live: bool,
     over: bool,
     ended: Option<Option<i32>>,
+    /// Whether the leader is not the victim, but starts it.
+    starts_it: bool,
+    /// Whether it did: it goes on beside the victim, and its calls are not seen.
+    has_started_it: bool,
 }
 
 impl<'a> Trace<'a> {
@@ -44,11 +49,21 @@ impl<'a> Trace<'a> {
             live: false,
             over: false,
             ended: None,
+            starts_it: false,
+            has_started_it: false,
         }
     }
 
-    /// Traces the process until it is gone, or released. Returns how it ended, if it did.
-    pub(crate) fn run(mut self) -> Option<Option<i32>> {
+    /// Traces the host daemon that a seized process starts, unless one runs already.
+    pub(crate) fn of_its_daemon(tracer: &'a Tracer, leader: Pid) -> Self {
+        Self {
+            starts_it: true,
+            ..Self::new(tracer, leader)
+        }
+    }
+
+    /// Traces the process until it is gone, or released.
+    pub(crate) fn run(mut self) {
         loop {
             match waitpid(
                 Pid::from_raw(-1),
@@ -57,8 +72,11 @@ impl<'a> Trace<'a> {
                 Ok(status) => self.step(status),
                 // A signal that nix does not know stops a thread: it is not passed on.
                 Err(Errno::EINTR | Errno::EINVAL) => {}
-                Err(_) => return self.ended,
+                Err(_) => break,
             }
+        }
+        if self.ended.is_none() {
+            self.tracer.note(self.leader, Held::Released);
         }
     }
 
@@ -70,39 +88,85 @@ impl<'a> Trace<'a> {
             }
             WaitStatus::PtraceEvent(pid, _, event) => {
                 if event == libc::PTRACE_EVENT_EXEC {
-                    self.live = false;
-                    self.files.clear();
-                    self.tracer.order().begin();
-                    self.inside.clear();
-                    self.inside.insert(pid, None);
+                    if self.starts_it && pid != self.leader && !self.is_its_daemon(pid) {
+                        let gone = ptrace::detach(pid, None).is_err();
+                        self.forget_if(gone, pid);
+                        return;
+                    }
+                    if !self.starts_it {
+                        self.begin(pid);
+                    }
                 }
                 (pid, None)
             }
             WaitStatus::Stopped(pid, signal) => (pid, Some(signal)),
             WaitStatus::Exited(pid, code) if pid == self.leader => {
-                self.ended = Some(Some(code));
+                self.has_ended(Some(code));
                 return;
             }
             WaitStatus::Signaled(pid, ..) if pid == self.leader => {
-                self.ended = Some(None);
+                self.has_ended(None);
                 return;
             }
             _ => return,
         };
+        if self.starts_it || self.has_started_it && !self.is_of_the_victim(pid) {
+            let gone = ptrace::cont(pid, signal).is_err();
+            self.forget_if(gone, pid);
+            return;
+        }
         let inside = self
             .inside
             .get(&pid)
             .is_some_and(|call| matches!(call, Some((_, Some(_)))));
         self.over = self.over || self.tracer.seen().over;
-        // One that is gone meanwhile is seen at the next wait.
         let gone = if self.over && !inside {
             ptrace::detach(pid, signal)
         } else {
             ptrace::syscall(pid, signal)
         };
-        if gone.is_err() {
+        self.forget_if(gone.is_err(), pid);
+    }
+
+    /// A thread that is gone meanwhile is seen at the next wait.
+    fn forget_if(&mut self, gone: bool, pid: Pid) {
+        if gone {
             self.inside.remove(&pid);
         }
+    }
+
+    /// A program begins in the victim.
+    fn begin(&mut self, pid: Pid) {
+        self.live = false;
+        self.files.clear();
+        self.tracer.order().begin(pid);
+        self.inside.clear();
+        self.inside.insert(pid, None);
+    }
+
+    fn has_ended(&mut self, code: Option<i32>) {
+        self.ended = Some(code);
+        self.tracer.note(self.leader, Held::Ended(code));
+    }
+
+    /// Takes a child of the leader for the victim, if it is the host daemon.
+    fn is_its_daemon(&mut self, pid: Pid) -> bool {
+        let line = process::command_line(pid.as_raw());
+        if !line.contains(" serve ") || !line.contains(" --host-of ") {
+            return false;
+        }
+        // What it starts is not traced. It is stopped, so it takes them.
+        ptrace::setoptions(pid, options()).unwrap();
+        self.leader = pid;
+        self.starts_it = false;
+        self.has_started_it = true;
+        self.tracer.note(pid, Held::Yes);
+        true
+    }
+
+    fn is_of_the_victim(&self, thread: Pid) -> bool {
+        let leader = self.leader;
+        std::path::Path::new(&format!("/proc/{leader}/task/{thread}")).exists()
     }
 
     fn syscall(&mut self, pid: Pid) {

@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 
 use crate::faults::{Act, Call, Fault};
 use crate::order::Order;
-use crate::stage::Victim;
+use crate::stage::{Stage, Victim};
 use crate::support::{poll_until, process};
 use crate::trace::Trace;
 use crate::truth::Truth;
@@ -176,18 +176,24 @@ impl Tracer {
             return;
         }
         let pid = Pid::from_raw(i32::from_le_bytes(pid));
-        if self.seen().over || ptrace::seize(pid, options()).is_err() {
+        let options = if self.victim == Victim::Host {
+            options() | Options::PTRACE_O_TRACEFORK | Options::PTRACE_O_TRACEVFORK
+        } else {
+            options()
+        };
+        if self.seen().over || ptrace::seize(pid, options).is_err() {
             // Untraced, it does what it always does.
             self.note(pid, Held::Released);
             return;
         }
         self.note(pid, Held::Yes);
-        self.order().begin();
+        self.order().begin(pid);
         drop(stream.write_all(&[0]));
-        let became = Trace::new(self, pid)
-            .run()
-            .map_or(Held::Released, Held::Ended);
-        self.note(pid, became);
+        let trace = match self.victim {
+            Victim::Host => Trace::of_its_daemon(self, pid),
+            _ => Trace::new(self, pid),
+        };
+        trace.run();
     }
 
     fn team(&self, file: &str) -> PathBuf {
@@ -204,13 +210,12 @@ impl Tracer {
             .into_iter()
             .find(|member| member["name"] == wrapper::NAME);
         let other = match self.victim {
-            Victim::Daemon => alice.unwrap_or_default()["pid"].as_i64(),
-            _ => roster["daemon"]["pid"].as_i64(),
+            Victim::Daemon | Victim::Host => Stage::process_of(&alice.unwrap_or_default()),
+            _ => roster["daemon"]["pid"]
+                .as_i64()
+                .and_then(|pid| i32::try_from(pid).ok()),
         };
-        let Some(pid) = other
-            .and_then(|pid| i32::try_from(pid).ok())
-            .filter(|pid| *pid > 0)
-        else {
+        let Some(pid) = other.filter(|pid| *pid > 0) else {
             return;
         };
         if process::command_line(pid).contains(&*self.scratch.to_string_lossy()) {
@@ -276,7 +281,8 @@ impl Tracer {
     }
 }
 
-fn options() -> Options {
+/// What is told of a victim.
+pub(crate) fn options() -> Options {
     Options::PTRACE_O_TRACESYSGOOD
         | Options::PTRACE_O_TRACECLONE
         | Options::PTRACE_O_TRACEEXEC

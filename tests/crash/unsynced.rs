@@ -40,6 +40,14 @@ impl File {
         })
     }
 
+    /// What is in it.
+    ///
+    /// # Errors
+    /// It is gone, or cannot be read.
+    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
+        std::fs::read(&self.path)
+    }
+
     /// Whether this path names it.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         identity(path).is_ok_and(|found| found == self.identity)

@@ -109,21 +109,21 @@ impl Stage {
 
     /// Whether a teammate has consumed all of its inbox, and nothing follows from the last of it.
     pub(crate) fn caught_up(&self, name: &str) -> bool {
-        let Some(last) = self.team.transcript(name).pop() else {
+        let Some(last) = self.transcript(name).pop() else {
             return false;
         };
         let Ok(entry) = serde_json::from_value::<Entry>(last) else {
             return false;
         };
         // A torn tail is no message yet.
-        let inbox = self.team.file(&format!("inbox/{name}.jsonl"));
+        let inbox = self.text_where_it_lives(name, &format!("inbox/{name}.jsonl"));
         let length = inbox.rfind('\n').map_or(0, |at| at as u64 + 1);
         entry.inbox.offset == length && Name::new(name).is_ok_and(|name| entry.event.is_rest(&name))
     }
 
     /// All that a teammate has consumed, in all its incarnations.
     pub(crate) fn taken_since_the_beginning(&self, name: &str) -> Vec<Value> {
-        let entries = self.team.transcript(name);
+        let entries = self.transcript(name);
         entries
             .into_iter()
             .filter(|entry| entry["entry"] == "messages")

@@ -12,6 +12,10 @@ use std::process::{Command, ExitCode};
 
 /// The name under which this binary is the wrapper of workers.
 pub(crate) const WORKER: &str = "traced-worker";
+/// The name under which this binary is the wrapper of `teamd` at the host.
+pub(crate) const FAR: &str = "teamd";
+/// The variable that names the tracer's socket there.
+pub(crate) const FAR_SOCKET: &str = "FAR_SOCKET";
 /// The first argument that makes it the wrapper of another program.
 pub(crate) const PROGRAM: &str = "--be-traced";
 /// The first argument that lets it wait until its standard input ends.
@@ -33,6 +37,12 @@ pub(crate) fn run() -> Option<ExitCode> {
             wait_for_the_tracer(&folder.join(SOCKET));
         }
         return Some(become_program(env!("CARGO_BIN_EXE_team-worker"), &args));
+    }
+    if Path::new(&itself).file_name()? == FAR {
+        if let Some(socket) = std::env::var_os(FAR_SOCKET) {
+            wait_for_the_tracer(Path::new(&socket));
+        }
+        return Some(become_program(env!("CARGO_BIN_EXE_teamd"), &args));
     }
     if args == [WAIT] {
         drop(std::io::stdin().read_to_end(&mut Vec::new()));

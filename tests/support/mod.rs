@@ -7,6 +7,7 @@
 pub(crate) mod acp_client;
 pub(crate) mod browser;
 pub(crate) mod cgroup;
+pub(crate) mod far;
 mod journal;
 pub(crate) mod json_rpc;
 mod lead;
@@ -114,8 +115,13 @@ impl Team {
 
     /// Adds a variable to the environment of everything that is started from now on.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
-        self.env.push((name.to_owned(), value.to_owned()));
+        self.set(name, value);
         self
+    }
+
+    /// As [`Team::with`].
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.env.push((name.to_owned(), value.to_owned()));
     }
 
     /// The workspace.

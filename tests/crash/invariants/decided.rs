@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use teamd_shared::journal::{Line, MemberEvent, Record, RequestEvent};
 use teamd_shared::request::Kind;
 
-use crate::stage::{Checked, Stage, hold};
+use crate::stage::{Checked, Stage, hold, lines_of};
 
 /// The lines that only follow from a decision.
 const DECIDED: [&str; 5] = [
@@ -169,8 +169,8 @@ fn says(line: &Line, message: &Value) -> Checked {
 /// quarantine.
 pub(super) fn notices(stage: &Stage, name: &str) -> Checked {
     let by_id = ids(&stage.team.inbox("lead"));
-    let quarantine = stage.team.lines(&format!("inbox/{name}.rejected.jsonl"));
-    let entries = stage.team.transcript(name);
+    let quarantine = lines_of(&stage.text_where_it_lives(name, &format!("inbox/{name}.rejected.jsonl")));
+    let entries = stage.transcript(name);
     // A worker that was killed right behind its last entry tells in its next incarnation, if there
     // is one.
     let is_dead = matches!(stage.status(name).as_str(), "crashed" | "killed");

@@ -37,7 +37,7 @@ fn transcript(
     is_agent: bool,
     counts: &BTreeMap<&str, usize>,
 ) -> Checked {
-    let text = stage.team.file(&format!("transcript/{name}.jsonl"));
+    let text = stage.text_where_it_lives(name, &format!("transcript/{name}.jsonl"));
     // A torn tail stays until the next incarnation cuts it off; inside there is none.
     let text = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     // Those of a subagent are open beside the call that it works for.

@@ -161,7 +161,7 @@ impl Gates {
 fn nothing_passed(stage: &Stage, name: &str, changes: &Changes) -> Checked {
     let mut before = 0.0;
     let mut commands: HashMap<String, String> = HashMap::new();
-    for entry in stage.team.transcript(name) {
+    for entry in stage.transcript(name) {
         let at = entry["at"].as_f64().unwrap_or_default();
         for block in entry["content"].as_array().into_iter().flatten() {
             let id = block["id"].as_str().unwrap_or_default().to_owned();

@@ -89,7 +89,7 @@ fn no_incarnation_is_turned_away(stage: &Stage) -> Checked {
         }
         let name = record.member.name.as_str();
         let incarnation = record.member.incarnation;
-        let left = stage.team.transcript(name).into_iter().find(|entry| {
+        let left = stage.transcript(name).into_iter().find(|entry| {
             entry["entry"] == "left"
                 && entry["incarnation"] == incarnation
                 && entry["by_signal"] != true
@@ -306,6 +306,12 @@ impl Incarnations<'_> {
             () if self.stopping => Some("the team stops"),
             () if self.asked.contains(incarnation) => Some("its shutdown was asked for"),
             () if alive.restarts >= RESTARTS => Some("it was too often"),
+            () if alive.process.is_none()
+                && self.stage.is_hosted(&incarnation.0)
+                && !started_again =>
+            {
+                Some("its host had not heard of it")
+            }
             () if alive.process.is_none() && unable && !started_again => {
                 Some("it could not be run")
             }

@@ -65,7 +65,7 @@ fn consumed(stage: &Stage, fold: &Fold, name: &str) -> Checked {
 fn texts_left_unread(stage: &Stage, name: &str) -> Vec<String> {
     let mut left = Vec::new();
     let mut behind = None;
-    for entry in stage.team.transcript(name) {
+    for entry in stage.transcript(name) {
         let at = entry["inbox"]["offset"].as_u64().unwrap_or_default();
         let begins =
             entry["entry"] == "incarnation" && entry["conversation"] == entry["incarnation"];
@@ -77,7 +77,7 @@ fn texts_left_unread(stage: &Stage, name: &str) -> Vec<String> {
         behind = Some(at);
     }
     left.push(behind.unwrap_or_default()..u64::MAX);
-    let inbox = stage.team.file(&format!("inbox/{name}.jsonl"));
+    let inbox = stage.text_where_it_lives(name, &format!("inbox/{name}.jsonl"));
     let mut offset = 0;
     let mut texts = Vec::new();
     for line in inbox.split_inclusive('\n') {

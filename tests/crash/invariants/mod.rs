@@ -4,6 +4,7 @@ pub(crate) mod agents;
 mod decided;
 mod effects;
 mod gates;
+mod hosts;
 pub(crate) mod incarnations;
 mod mail;
 pub(crate) mod processes;
@@ -26,12 +27,14 @@ pub(crate) fn finish(stage: &mut Stage) -> Checked {
     still_works(stage)?;
     quiet::check(stage)?;
     stage.stop(false)?;
+    stage.end_the_host()?;
     processes::check_none(stage)?;
     let fold = stage.fold()?;
     records::check_ended(stage, &fold)?;
     incarnations::check(stage)?;
     gates::check(stage)?;
     mail::check(stage, &fold)?;
+    hosts::check(stage)?;
     decided::check(stage)?;
     returned::check(stage)?;
     for name in fold.members.keys() {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::stage::{Checked, Stage, hold};
+use crate::support::far::is_carrier;
 use crate::support::process;
 
 /// The processes of the team that belong neither to the daemon nor to a live member. An agent
@@ -15,24 +16,21 @@ fn orphans_of(stage: &Stage, roster: &Value, there: &[i32]) -> Vec<String> {
     let members = roster["members"].as_array().cloned().unwrap_or_default();
     let mut known: Vec<i32> = members
         .iter()
-        .filter_map(pid)
+        .filter_map(Stage::process_of)
         .chain([stage.daemon()])
+        .chain(stage.host_daemons())
         .collect();
     let agents = members
         .iter()
         .filter(|member| !member["agent"].is_null())
-        .filter_map(pid);
+        .filter_map(Stage::process_of);
     known.extend(agents.flat_map(process::descendants));
     let orphans = there.iter().filter(|pid| !known.contains(pid));
-    orphans
-        .map(|&pid| format!("{pid} {}", process::command_line(pid)))
+    let lines = orphans.map(|&pid| (pid, process::command_line(pid)));
+    lines
+        .filter(|(_, line)| !is_carrier(line))
+        .map(|(pid, line)| format!("{pid} {line}"))
         .collect()
-}
-
-fn pid(member: &Value) -> Option<i32> {
-    member["pid"]
-        .as_i64()
-        .and_then(|pid| i32::try_from(pid).ok())
 }
 
 /// The processes of the team, and their command lines, that contain a text: those of a command that
@@ -53,7 +51,7 @@ pub(super) fn check_alive(stage: &Stage, roster: &Value) -> Checked {
     let all = stage.team.processes();
     for member in roster["members"].as_array().into_iter().flatten() {
         let name = member["name"].as_str().unwrap_or_default();
-        let wanted: Vec<i32> = pid(member).into_iter().collect();
+        let wanted: Vec<i32> = Stage::process_of(member).into_iter().collect();
         let there = workers(&all, name);
         hold(there == wanted, || {
             format!("the workers of {name} are {there:?}, and should be {wanted:?}")

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{decided, gates, incarnations, processes, records, work};
+use super::{decided, gates, hosts, incarnations, processes, records, work};
 use crate::stage::{Checked, PATIENCE, Stage, Violation};
 
 /// Waits, doing nothing, until all that was decided has happened; nothing else may be true then.
@@ -33,6 +33,7 @@ fn rests(stage: &Stage) -> Checked {
     records::all_members_rest(&before, &fold)?;
     decided::check(stage)?;
     work::is_done(stage)?;
+    hosts::is_complete(stage)?;
     records::archive(stage)?;
     processes::check_alive(stage, &before)?;
     if stage.roster()["seq"] == before["seq"] {

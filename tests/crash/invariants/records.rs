@@ -85,7 +85,7 @@ pub(super) fn all_members_rest(roster: &Value, fold: &Fold) -> Checked {
         let name = &member["name"];
         let status = member["status"].as_str().unwrap_or_default();
         let rests =
-            ["idle", "awaiting_approval", "shutdown", "killed", "crashed"].contains(&status);
+            ["idle", "awaiting_approval", "shutdown", "killed", "crashed", "lost"].contains(&status);
         hold(rests, || format!("{name} is {status}"))?;
         let plan = fold.requests.values().find(|request| {
             request.kind == Kind::PlanApproval
@@ -186,16 +186,23 @@ pub(super) fn compare(roster: &Value, fold: &Fold, ended: bool) -> Checked {
             None
         };
         let status = member["status"].as_str().unwrap_or_default();
-        let is_ended = ["shutdown", "killed", "crashed"].contains(&status);
+        let is_ended = ["shutdown", "killed", "crashed", "lost"].contains(&status);
         hold(is_ended == record.phase.is_ended(), || {
             format!("{name} is {status}, the journal says {:?}", record.phase)
         })?;
         hold(!ended || is_ended, || {
             format!("{name} is {status} after the end")
         })?;
-        hold(member["pid"] == serde_json::json!(pid), || {
-            format!("{name} has pid {}, the journal says {pid:?}", member["pid"])
-        })?;
+        let (here, there) = if record.terms.host.is_some() {
+            (None, pid)
+        } else {
+            (pid, None)
+        };
+        for (field, pid) in [("pid", here), ("host_pid", there)] {
+            hold(member[field] == serde_json::json!(pid), || {
+                format!("{name} has {field} {}, the journal says {pid:?}", member[field])
+            })?;
+        }
         let exit = if is_ended { record.exit.as_ref() } else { None };
         let pairs = exit.map(|exit| {
             let id = exit.request_id.as_ref().map(ToString::to_string);

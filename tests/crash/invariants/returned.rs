@@ -83,7 +83,7 @@ fn comes_back(stage: &Stage, name: &str, id: &str) -> bool {
 /// The ids of what the incarnations of a member have read, up to this one.
 fn read_up_to(stage: &Stage, name: &str, last: u32) -> HashSet<String> {
     let mut read = HashSet::new();
-    for entry in stage.team.transcript(name) {
+    for entry in stage.transcript(name) {
         if entry["entry"] == "incarnation" {
             let number = entry["incarnation"].as_u64().unwrap_or_default();
             if number > u64::from(last) {

@@ -16,7 +16,7 @@ pub(super) fn is_done(stage: &Stage) -> Checked {
     let roster = stage.roster();
     for member in roster["members"].as_array().into_iter().flatten() {
         let name = member["name"].as_str().unwrap_or_default();
-        let unfinished = unfinished(name, &stage.team.transcript(name));
+        let unfinished = unfinished(name, &stage.transcript(name));
         hold(member["status"] != "idle" || unfinished.is_none(), || {
             format!("{name} is idle, and has not ended what it took in: {unfinished:?}")
         })?;
@@ -138,6 +138,6 @@ fn told_by(stage: &Stage, (author, transcript): (&str, &[Value]), to: &str) -> C
 /// All incarnations of a name, also those of forgotten members.
 fn with_archived_lives(stage: &Stage, name: &str) -> Vec<Value> {
     let mut entries = archived(stage, &format!(".transcript.{name}.jsonl"));
-    entries.extend(stage.team.transcript(name));
+    entries.extend(stage.transcript(name));
     entries
 }

@@ -3,6 +3,7 @@
 mod agents;
 mod crashes;
 mod files;
+mod hosts;
 mod incarnations;
 mod plans;
 mod shutdowns;
@@ -26,7 +27,14 @@ const NO_WORKER: &[Victim] = &[Victim::Daemon, Victim::Ctl];
 const DAEMON: &[Victim] = &[Victim::Daemon];
 const AGENTS: &[Victim] = &[Victim::Daemon, Victim::Worker, Victim::Agent, Victim::Shim];
 
-pub(crate) const ALL: [Scenario; 31] = [
+const HOSTS: &[Victim] = &[
+    Victim::Daemon,
+    Victim::Worker,
+    Victim::Host,
+    Victim::Link,
+];
+
+pub(crate) const ALL: [Scenario; 33] = [
     Scenario {
         name: "start",
         victims: NO_WORKER,
@@ -156,6 +164,16 @@ pub(crate) const ALL: [Scenario; 31] = [
         name: "agents",
         victims: AGENTS,
         play: agents::agents,
+    },
+    Scenario {
+        name: "hosts",
+        victims: HOSTS,
+        play: hosts::hosts,
+    },
+    Scenario {
+        name: "cut",
+        victims: HOSTS,
+        play: hosts::cut,
     },
     Scenario {
         name: "broadcast",

@@ -32,7 +32,7 @@ fn in_background(command: &str) -> String {
 
 /// Returns the numbers of the commands in the background of which a model was told that they run.
 pub(crate) fn began_in_background(stage: &Stage, name: &str) -> Vec<String> {
-    let results = stage.team.transcript(name).into_iter();
+    let results = stage.transcript(name).into_iter();
     let texts = results.filter(|entry| entry["entry"] == "result" && entry["is_error"] != true);
     texts
         .filter_map(|entry| {
@@ -43,7 +43,7 @@ pub(crate) fn began_in_background(stage: &Stage, name: &str) -> Vec<String> {
 
 /// Returns the numbers of the commands in the background of whose end a model was told.
 pub(crate) fn ends_in_background(stage: &Stage, name: &str) -> Vec<String> {
-    let entries = stage.team.transcript(name).into_iter();
+    let entries = stage.transcript(name).into_iter();
     let messages =
         entries.flat_map(|entry| entry["messages"].as_array().cloned().unwrap_or_default());
     messages
@@ -112,7 +112,7 @@ pub(super) fn remember(stage: &mut Stage) -> Checked {
             .iter()
             .all(|id| text.matches(id).count() == 1)
     })?;
-    let entries = stage.team.transcript("alice").into_iter();
+    let entries = stage.transcript("alice").into_iter();
     let told = entries
         .filter(|entry| entry["entry"] == "result" && entry["is_error"] != true)
         .count();

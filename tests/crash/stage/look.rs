@@ -99,7 +99,7 @@ impl Stage {
     }
 
     pub(crate) fn has_ended(&self, name: &str) -> bool {
-        ["shutdown", "killed", "crashed"].contains(&self.status(name).as_str())
+        ["shutdown", "killed", "crashed", "lost"].contains(&self.status(name).as_str())
     }
 
     /// The state that the journal tells.
@@ -120,7 +120,8 @@ impl Stage {
         let logs = [
             self.victim_log(),
             self.team.file("log/teamd.log"),
-            self.team.file("log/alice.log"),
+            self.text_where_it_lives("alice", "log/alice.log"),
+            self.end_of_host_log(),
         ];
         logs.iter()
             .map(|log| {

@@ -3,6 +3,7 @@
 mod agent;
 mod commands;
 mod daemon;
+mod host;
 mod look;
 mod waits;
 
@@ -19,9 +20,11 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
 pub(crate) use commands::ENVIRONMENT;
+pub(crate) use host::{BOX, lines_of};
 
 use crate::faults::Fault;
 use crate::ledger::Ledger;
+use crate::support::far::Far;
 use crate::support::process::{self, let_pass};
 use crate::support::running::poll_for;
 use crate::support::{Team, signal};
@@ -58,15 +61,21 @@ pub(crate) enum Victim {
     Agent,
     /// Its shim, at the same steps.
     Shim,
+    /// The host daemon.
+    Host,
+    /// What carries the link to the host.
+    Link,
 }
 
 impl Victim {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Daemon,
         Self::Worker,
         Self::Ctl,
         Self::Agent,
         Self::Shim,
+        Self::Host,
+        Self::Link,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -76,6 +85,8 @@ impl Victim {
             Self::Ctl => "teamctl",
             Self::Agent => "agent",
             Self::Shim => "shim",
+            Self::Host => "host",
+            Self::Link => "link",
         }
     }
 }
@@ -100,6 +111,10 @@ pub(crate) struct Stage {
     children: Vec<std::process::Child>,
     /// The teammates that are started again with `--resume` when found crashed.
     wanted: Vec<&'static str>,
+    /// The teammates that live on the host.
+    hosted: Vec<&'static str>,
+    /// The host, once there is one.
+    far: Option<Far>,
     /// What `config.json` was once that is no roster.
     unreadable: RefCell<Option<String>>,
     /// Whether `config.json` was there once: it stays.
@@ -138,6 +153,8 @@ impl Stage {
             struck: Cell::new(false),
             children: Vec::new(),
             wanted: Vec::new(),
+            hosted: Vec::new(),
+            far: None,
             unreadable: RefCell::new(None),
             has_roster: Cell::new(false),
             heard: RefCell::default(),

@@ -67,6 +67,15 @@ pub struct HostStatus {
     pub teammates: u32,
 }
 
+/// A host that something waits for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AwaitedHost {
+    /// The host.
+    pub name: Name,
+    /// Since when it cannot be reached, seconds since 1970; none: it can, and has not answered yet.
+    pub unreachable_since: Option<f64>,
+}
+
 /// Refuses the name of a host that means something else.
 ///
 /// # Errors

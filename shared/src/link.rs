@@ -95,6 +95,11 @@ pub enum ToHost {
         /// Comes back in the answer.
         number: u64,
     },
+    /// Say how far home's inbox of a member of this host is taken, behind what was sent before.
+    SayTaken {
+        /// The member.
+        owner: Name,
+    },
 }
 
 /// The first frame of home.
@@ -253,6 +258,8 @@ pub enum FromHost {
         /// What.
         text: String,
     },
+    /// The answer to [`ToHost::SayTaken`].
+    Taken(OwnerAt),
 }
 
 /// The first frame of a host.

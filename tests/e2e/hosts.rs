@@ -287,7 +287,10 @@ fn what_is_sent_while_a_link_is_cut_arrives_once_and_in_order() {
     let shown = hosts.team.json(["status"]);
     assert!(shown.to_string().contains("unreachable"), "{shown}");
     let sent = hosts.team.teamctl(["send", "alice", "/bash true"]).ok();
-    assert!(sent.stdout.contains("waiting for box"), "{sent:?}");
+    let waiting = "waiting for box (unreachable since ";
+    assert!(sent.stdout.contains(waiting), "{sent:?}");
+    let sent = hosts.team.json(["send", "alice", "/bash true"]);
+    assert_eq!(sent["delivery"], "waiting");
     for number in 1..20 {
         hosts.send("alice", &format!("/bash echo {number} >> order.txt"));
     }
@@ -302,6 +305,60 @@ fn what_is_sent_while_a_link_is_cut_arrives_once_and_in_order() {
     });
     assert_eq!(last, wanted);
     assert_eq!(hosts.host_pid("alice"), pid);
+}
+
+#[test]
+fn what_is_said_to_be_sent_is_in_the_inbox_on_the_host() {
+    let hosts = Hosts::begin();
+    hosts.add("gpu").ok();
+    hosts.spawn("alice", "box").ok();
+    hosts.spawn("bob", "gpu").ok();
+    let there = |host: &str, name: &str, text: &str| {
+        let inbox = hosts.inbox_there(host, name);
+        std::fs::read_to_string(inbox).unwrap().contains(text)
+    };
+    for number in 0..5 {
+        let text = format!("/bash echo {number}.");
+        let sent = hosts.team.json(["send", "alice", &text]);
+        assert!(there("box", "alice", &text), "{sent}");
+        assert!(sent.get("delivery").is_none(), "{sent}");
+    }
+    let told = hosts.team.json(["broadcast", "/bash echo all."]);
+    assert!(told.get("waiting").is_none(), "{told}");
+    assert!(there("box", "alice", "echo all."));
+    assert!(there("gpu", "bob", "echo all."));
+    hosts.cut("box");
+    hosts.until_link("gpu", "up");
+    let told = hosts.team.teamctl(["broadcast", "/bash echo more."]).ok();
+    assert!(told.stdout.contains("sent to bob"), "{told:?}");
+    let waiting = "waiting for box (unreachable since ";
+    assert!(told.stdout.contains(waiting), "{told:?}");
+    let told = hosts.team.json(["broadcast", "/bash echo more."]);
+    assert_eq!(told["waiting"], serde_json::json!(["alice"]), "{told}");
+    assert_eq!(told["to"], serde_json::json!(["alice", "bob"]), "{told}");
+    // Without a daemon at home no link carries anything.
+    hosts.team.kill_daemon();
+    let sent = hosts.team.json(["send", "bob", "/bash echo late."]);
+    assert_eq!(sent["delivery"], "waiting");
+}
+
+#[test]
+fn a_host_that_does_not_say_what_it_has_leaves_a_message_waiting() {
+    let hosts = Hosts::begin();
+    hosts.spawn("alice", "box").ok();
+    let stopped = hosts.pids("--host-of");
+    for pid in &stopped {
+        signal(*pid, Signal::SIGSTOP);
+    }
+    let sent = hosts
+        .team
+        .teamctl(["send", "alice", "/bash touch made.txt"]);
+    for pid in &stopped {
+        signal(*pid, Signal::SIGCONT);
+    }
+    let sent = sent.ok();
+    assert!(sent.stdout.contains("waiting for box: alice"), "{sent:?}");
+    hosts.until_made("box", "made.txt");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! and only then are inbox lines synced.
 
 mod answers;
+mod deliveries;
 pub(super) mod gather;
 mod handing_over;
 mod links;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::since_boot;
 use crate::environment::Environment;
-use crate::host::{Host, HostStatus};
+use crate::host::{AwaitedHost, Host, HostStatus};
 use crate::id::RequestId;
 use crate::id::TaskId;
 use crate::member::{Exit, MemberStatus, Permissions, TermsPatch};
@@ -169,6 +169,14 @@ pub enum Command {
     },
     /// Name the hosts and their links. Answered with [`Done::Hosts`].
     Hosts,
+    /// Wait until a line of home's inbox of a member is on the machine where the member lives.
+    /// Answered with [`Done::Delivered`], at once if that machine cannot be reached.
+    AwaitDelivery {
+        /// The member.
+        name: Name,
+        /// Where the line begins, in bytes.
+        offset: u64,
+    },
 }
 
 /// The approval of a plan by its text.
@@ -422,6 +430,8 @@ pub enum Done {
     McpServers(Vec<MemberServers>),
     /// The hosts of the team now.
     Hosts(#[serde(with = "crate::json::as_text")] Vec<HostStatus>),
+    /// The line is where its receiver lives; or it waits for that host.
+    Delivered(Option<AwaitedHost>),
 }
 
 /// The code of a request. Never printed by `Debug`.

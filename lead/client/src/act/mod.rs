@@ -3,6 +3,7 @@
 
 pub mod answer;
 pub mod auto_start;
+pub mod delivered;
 pub mod install;
 pub mod integration;
 pub mod interrupt;

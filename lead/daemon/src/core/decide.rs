@@ -216,6 +216,7 @@ impl DecisionView<'_> {
             | Command::ShowCodes
             | Command::GiveCode(_)
             | Command::McpServers
+            | Command::AwaitDelivery { .. }
             | Command::HandOver(_) => Ok(Decision::default()),
         }
     }
@@ -426,6 +427,7 @@ fn may_ask(by: &Actor, command: &Command) -> Result<(), Refusal> {
         | Command::RemoveHost { .. }
         | Command::Lose { .. }
         | Command::Hosts
+        | Command::AwaitDelivery { .. }
         | Command::AwaitQuiet { .. }
         | Command::Stop { .. } => Err(conflict(
             "that is not for the lead agent to do",

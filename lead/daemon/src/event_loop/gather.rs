@@ -98,6 +98,7 @@ impl EventLoop {
             Input::Gone { connection } => {
                 self.dispatcher.waiters.drop_connection(connection);
                 self.resources.codes.forget(connection);
+                self.resources.links.deliveries.drop_connection(connection);
                 let incarnation = self.resources.connections.remove(connection);
                 self.resources.connections.end_waits(connection);
                 let incarnation = incarnation?;
@@ -238,6 +239,10 @@ impl EventLoop {
                 None
             }
             Command::GiveCode(given) => self.take_code(client, &given),
+            Command::AwaitDelivery { name, offset } => {
+                self.await_delivery(client, name, offset);
+                None
+            }
             command @ (Command::Answer { .. } | Command::ApprovePlan(_)) if client.agent => {
                 let lead = self.resources.connections.described_lead(client.connection);
                 let by = lead.map_or_else(|| Actor::Member(Name::lead()), Actor::LeadAnswers);

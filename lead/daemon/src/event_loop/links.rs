@@ -10,7 +10,7 @@ use teamd_shared::link::{
     CopyAt, FromHost, HomeHello, HomeIdentity, HostNow, HostedEnd, LINK_PROTOCOL, MailLine,
     OwnerAt, TeamNow, ToHost, Whose, WorkerReport, with_variables,
 };
-use teamd_shared::member::{Member, Phase};
+use teamd_shared::member::Phase;
 use teamd_shared::message::{MAX_RETURNED_TEXT, Message};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -150,8 +150,10 @@ impl EventLoop {
         for incarnation in &there {
             self.forget_linked(incarnation);
         }
+        let since = self.since_of(host, &state);
+        self.deliveries_cut_off(host, since);
         let link = HostLink {
-            since: self.since_of(host, &state),
+            since,
             state,
             version: None,
         };
@@ -287,6 +289,10 @@ impl EventLoop {
                 vec![Event::Disconnected { incarnation }]
             }
             FromHost::Ended { of, end } => self.host_ended(host, &of, *end),
+            FromHost::Taken(taken) => {
+                self.taken_there(host, &taken);
+                Vec::new()
+            }
         }
     }
 
@@ -331,14 +337,8 @@ impl EventLoop {
             host: host.clone(),
             link,
         }];
-        let team = &self.dispatcher.team;
-        let is_there = |member: &&Member| member.terms.host.as_ref() == Some(host);
-        let members = team.members.values().map(|state| &state.record);
-        let owners: Vec<Name> = members
-            .filter(is_there)
-            .map(|member| member.name.clone())
-            .collect();
-        for member in members_of(team, host) {
+        let owners = self.owners_on(host);
+        for member in members_of(&self.dispatcher.team, host) {
             let incarnation = Incarnation::of(member);
             let of = whose(&incarnation);
             let running = now.running.iter().find(|running| running.of == of);

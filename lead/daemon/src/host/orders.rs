@@ -156,6 +156,14 @@ impl HostDaemon {
             ToHost::Kill(of) => self.workers.supervisor.kill(&incarnation(&of)),
             ToHost::Mail(mail) => self.mail_from_home(connection, &mail),
             ToHost::Ping { number } => self.links.say(&FromHost::Pong { number }),
+            ToHost::SayTaken { owner } => self.say_taken(owner),
+        }
+    }
+
+    fn say_taken(&mut self, owner: Name) {
+        match self.mail.intake.taken(&self.dir, &owner) {
+            Ok(line) => self.links.say(&FromHost::Taken(OwnerAt { owner, line })),
+            Err(error) => self.warn(format!("the inbox of {owner} cannot be read: {error}")),
         }
     }
 

@@ -5,6 +5,7 @@
 //! host has taken last. **When home dies**, the link dies with it; the next daemon dials again, and
 //! both sides say anew what holds.
 
+mod deliveries;
 mod dial;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -25,6 +26,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+use self::deliveries::Deliveries;
 use self::dial::Dialer;
 pub(crate) use self::dial::LinkNews;
 use super::connections::Inputs;
@@ -41,6 +43,8 @@ pub(crate) struct Links {
     pub(crate) starts: u64,
     /// Whether the roster was written since the hosts were told of it.
     pub(crate) roster_is_new: bool,
+    /// The commands that wait for mail to be at a host.
+    pub(crate) deliveries: Deliveries,
 }
 
 /// The link to one host.
@@ -132,6 +136,7 @@ impl Links {
             links: BTreeMap::new(),
             starts: 0,
             roster_is_new: false,
+            deliveries: Deliveries::default(),
         }
     }
 
@@ -427,7 +432,7 @@ impl Links {
             }
             let line = match outbox.reader.next(&dir, clock::wall()) {
                 Ok(Some(line)) => line,
-                Ok(None) => return,
+                Ok(None) => break,
                 Err(error) => {
                     outbox.reader.has_more = false;
                     tracing::error!("the outbox to {owner} on {host} cannot be read: {error}");
@@ -441,6 +446,11 @@ impl Links {
                 connection.cut.notify_one();
                 return;
             }
+        }
+        // All lines are on their way: the answer comes behind them.
+        if self.deliveries.take_unasked(owner) {
+            let owner = owner.clone();
+            self.say(host, ToHost::SayTaken { owner });
         }
     }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
+use teamd_client::act::delivered::waiting_for;
 use teamd_client::act::send;
 use teamd_client::args::MailboxName;
 use teamd_client::context::Context;
@@ -215,7 +216,14 @@ impl ToolCaller<'_> {
         let to = MailboxName { to, owner };
         let durability = self.context.settings.durability;
         send::from(dir, LEAD, &to, content, durability)
-            .map(|_| format!("sent to {}", to.to))
+            .map(|awaited| match awaited {
+                Some(host) => format!(
+                    "{}: {} has it when it is reached",
+                    waiting_for(&host),
+                    to.to
+                ),
+                None => format!("sent to {}", to.to),
+            })
             .map_err(|error| explained(&error))
     }
 

@@ -9,7 +9,7 @@ use crate::environment::Environment;
 use crate::host::{AwaitedHost, Host, HostStatus};
 use crate::id::RequestId;
 use crate::id::TaskId;
-use crate::member::{Exit, MemberStatus, Permissions, TermsPatch};
+use crate::member::{Exit, Gate, MemberStatus, Permissions, TermsPatch};
 use crate::merged::Landed;
 use crate::name::Name;
 use crate::process::Identity;
@@ -61,7 +61,8 @@ pub enum Command {
         /// How permission questions are answered from then on.
         permissions: Option<Permissions>,
     },
-    /// Close the gate and ask for a plan. Answered with [`Done::Recorded`].
+    /// Close the gate and ask for a plan. Answered with [`Done::Recorded`], or with
+    /// [`Done::Waits`] while the host of the member cannot be reached.
     RequestPlan {
         /// Chosen by the client. A client that repeats the command under the same id joins it.
         id: RequestId,
@@ -167,7 +168,7 @@ pub enum Command {
         /// The member.
         name: Name,
     },
-    /// Name the hosts and their links. Answered with [`Done::Hosts`].
+    /// Name the hosts, their links, and what they have to give. Answered with [`Done::Hosts`].
     Hosts,
     /// Wait until a line of home's inbox of a member is on the machine where the member lives.
     /// Answered with [`Done::Delivered`], at once if that machine cannot be reached.
@@ -432,6 +433,15 @@ pub enum Done {
     Hosts(#[serde(with = "crate::json::as_text")] Vec<HostStatus>),
     /// The line is where its receiver lives; or it waits for that host.
     Delivered(Option<AwaitedHost>),
+    /// The decision is in the journal, and the worker gets it when its host is reached.
+    Waits {
+        /// The incarnation that it concerns.
+        incarnation: u32,
+        /// Its host.
+        host: AwaitedHost,
+        /// The gate of the worker: closed if it is known to be.
+        gate: Gate,
+    },
 }
 
 /// The code of a request. Never printed by `Debug`.

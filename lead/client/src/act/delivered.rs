@@ -10,7 +10,6 @@ use teamd_shared::team_dir::TeamDir;
 use crate::connection::{CallError, Client};
 use crate::context::block_on;
 use crate::error::CommandError;
-use crate::print::clock;
 
 /// How long a sender waits until its message is where the receiver lives.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -81,16 +80,4 @@ async fn ask(
         }
     }
     Ok(())
-}
-
-/// Says which host something waits for, and since when that cannot be reached.
-pub fn waiting_for(host: &AwaitedHost) -> String {
-    let name = &host.name;
-    match host.unreachable_since {
-        Some(since) => format!(
-            "waiting for {name} (unreachable since {})",
-            clock::time_of_day(since)
-        ),
-        None => format!("waiting for {name}"),
-    }
 }

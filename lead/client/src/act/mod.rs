@@ -13,6 +13,7 @@ pub mod send;
 pub mod spawn;
 pub mod stop;
 pub mod task;
+pub mod unreachable;
 pub mod waiting;
 
 use crate::args::TeamctlCommand;

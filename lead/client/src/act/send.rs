@@ -17,7 +17,8 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 use uuid::Uuid;
 
-use crate::act::delivered::{HostedLine, awaited_hosts, waiting_for};
+use crate::act::delivered::{HostedLine, awaited_hosts};
+use crate::act::unreachable::waiting_for;
 use crate::args::MailboxName;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};

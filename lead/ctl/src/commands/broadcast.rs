@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::{panic, thread};
 
 use serde_json::json;
-use teamd_client::act::delivered::{awaited_hosts, waiting_for};
+use teamd_client::act::delivered::awaited_hosts;
 use teamd_client::act::send::{delivery, hosted_line, undelivered};
+use teamd_client::act::unreachable::waiting_for;
 use teamd_client::args::BroadcastArgs;
 use teamd_client::context::Context;
 use teamd_client::error::{CommandError, CommandResult};

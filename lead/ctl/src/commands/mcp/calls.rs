@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
-use teamd_client::act::delivered::waiting_for;
 use teamd_client::act::send;
+use teamd_client::act::unreachable::waiting_for;
 use teamd_client::args::MailboxName;
 use teamd_client::context::Context;
 use teamd_client::daemon_lock::is_locked;
@@ -132,8 +132,8 @@ impl ToolCaller<'_> {
                     content: input.content,
                     wait: false,
                 };
-                self.order(&dir, ask)?;
-                Ok(RequestPlan::report(&name))
+                let done = self.order(&dir, ask)?;
+                Ok(RequestPlan::report(&name, &done))
             }
             LeadCall::Review(input) => {
                 self.judge(&dir, input.request_id, input.approve, input.feedback)

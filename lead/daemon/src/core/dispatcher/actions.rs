@@ -125,6 +125,9 @@ impl Dispatcher {
     }
 
     pub(super) fn hand_on(&mut self, action: Action, io: &mut dyn Io) {
+        if let Action::Say(incarnation, frame) = &action {
+            self.runtime.sends(incarnation, frame);
+        }
         let events = io.perform(&self.team, &action);
         self.events.extend(events);
     }

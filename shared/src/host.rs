@@ -8,7 +8,10 @@ use crate::name::Name;
 
 /// The names that no host can have: the one for home, the one for any host, and those of people and
 /// the lead.
-const RESERVED: [&str; 5] = ["home", "any", "lead", "user", "all"];
+const RESERVED: [&str; 5] = ["home", ANY, "lead", "user", "all"];
+
+/// The word for the host that has the most to give.
+pub const ANY: &str = "any";
 
 /// All hosts of a team.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -65,6 +68,44 @@ pub struct HostStatus {
     pub version: Option<String>,
     /// How many teammates run there.
     pub teammates: u32,
+    /// Why commands cannot be confined there as promised; left out where they can, or that is not
+    /// known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weakness: Option<String>,
+    /// What it has to give; left out while it does not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vitals: Option<HostVitals>,
+}
+
+/// What a host has to give now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostVitals {
+    /// How many processes wanted a processor in the last minute.
+    pub load: f64,
+    /// How many processors it has.
+    pub processors: u32,
+    /// How much memory it has, in bytes; of a cgroup with a limit, that.
+    pub memory: u64,
+    /// How much of that can be had, in bytes.
+    pub memory_available: u64,
+    /// For which share of the last ten seconds a process waited for memory, in percent; null where
+    /// the kernel does not say so.
+    pub memory_stalled: Option<f64>,
+    /// Whether what has begun in a session ends with it there; null where that is not known.
+    pub ends_at_logout: Option<bool>,
+}
+
+impl HostVitals {
+    /// From this share on, in percent, a machine is short of memory whatever is available.
+    const MOST_STALLED: f64 = 10.0;
+
+    /// Returns how much it has to give, for a comparison: the greatest is the best.
+    pub fn room(&self) -> (bool, u64) {
+        let is_short = self
+            .memory_stalled
+            .is_some_and(|share| share >= Self::MOST_STALLED);
+        (!is_short, self.memory_available)
+    }
 }
 
 /// A host that something waits for.
@@ -128,6 +169,21 @@ mod tests {
         for good in ["box", "user@box", "ssh://user@box:2222"] {
             assert_eq!(can_be_dialled(good), Ok(()));
         }
+    }
+
+    #[test]
+    fn a_machine_that_is_short_of_memory_has_less_to_give_than_any_other() {
+        let vitals = |stalled, available| HostVitals {
+            load: 1.0,
+            processors: 4,
+            memory: 1 << 30,
+            memory_available: available,
+            memory_stalled: stalled,
+            ends_at_logout: None,
+        };
+        let small = vitals(Some(0.0), 1000);
+        assert!(vitals(None, 2000).room() > small.room());
+        assert!(vitals(Some(40.0), 9000).room() < small.room());
     }
 
     #[test]

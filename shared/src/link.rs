@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::control::{FromWorker, MAX_FRAME, ToWorker, WorkerState};
 use crate::environment::{CLAUDE_TOKEN, Environment, SECRETS, is_model_key};
+use crate::host::HostVitals;
 use crate::id::RequestId;
 use crate::inbox::{LinePlace, UnreadMail};
 use crate::member::{Emptied, Member};
@@ -100,6 +101,11 @@ pub enum ToHost {
         /// The member.
         owner: Name,
     },
+    /// Say what the machine has to give: asked only while a person or a spawn waits for it.
+    SayVitals,
+    /// In the place of [`ToHost::Hello`]: a person says that the host obeys this home from now on,
+    /// whichever it has obeyed.
+    Take(HomeHello),
 }
 
 /// The first frame of home.
@@ -260,6 +266,8 @@ pub enum FromHost {
     },
     /// The answer to [`ToHost::SayTaken`].
     Taken(OwnerAt),
+    /// The answer to [`ToHost::SayVitals`].
+    Vitals(HostVitals),
 }
 
 /// The first frame of a host.

@@ -1,7 +1,7 @@
 //! Teammates on another machine. The `ssh` here is a stub: it runs the words in another home, which
 //! has a host daemon of its own. A link is cut by killing what carries it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
 
@@ -359,6 +359,166 @@ fn a_host_that_does_not_say_what_it_has_leaves_a_message_waiting() {
     let sent = sent.ok();
     assert!(sent.stdout.contains("waiting for box: alice"), "{sent:?}");
     hosts.until_made("box", "made.txt");
+}
+
+#[test]
+fn what_an_unreachable_host_holds_up_is_named() {
+    let hosts = Hosts::begin();
+    hosts.spawn("alice", "box").ok();
+    hosts.send("alice", "/bash touch made.txt");
+    hosts.until_made("box", "made.txt");
+    hosts.team.wait_for("alice", "idle");
+    let gate = || hosts.team.member("alice")["gate"].clone();
+    let waiting = "waiting for box (unreachable since ";
+    hosts.cut("box");
+    let asked = hosts.team.teamctl(["request-plan", "alice", "how?"]);
+    let asked = asked.exits(5);
+    assert!(asked.stderr.contains(waiting), "{asked:?}");
+    assert!(asked.stderr.contains("still open"), "{asked:?}");
+    assert_eq!(gate(), "open", "it is the gate that the worker has");
+    hosts.team.kill_daemon();
+    hosts.team.teamd(["start"]).ok();
+    hosts.until_link("box", "unreachable");
+    assert_eq!(gate(), "open");
+    hosts.mend("box");
+    hosts
+        .team
+        .until("the gate to be closed", || gate() == "closed");
+    hosts.cut("box");
+    let asked = ["request-plan", "alice", "how again?"];
+    let asked = hosts.team.json(asked);
+    assert_eq!(asked["gate"], "closed", "{asked}");
+    assert_eq!(asked["delivery"], "waiting", "{asked}");
+    let left = hosts.team.teamctl(["shutdown", "alice", "--timeout", "1s"]);
+    let left = left.exits(5).stderr;
+    assert!(left.contains(&format!("note: {waiting}")), "{left}");
+    assert!(
+        left.contains("alice has not left within 1s: wait"),
+        "{left}"
+    );
+    let down = hosts.team.teamctl(["down", "--timeout", "1s"]).exits(5);
+    let down = down.stderr;
+    assert!(down.contains(&format!("note: {waiting}")), "{down}");
+    assert!(down.contains(&format!("alice ({waiting}")), "{down}");
+    // The daemon, which was asked to stop, ends once alice has left.
+    std::fs::remove_file(hosts.far.join("box.down")).unwrap();
+    hosts.team.until("the team to be down", || {
+        hosts.team.teamctl(["down", "--timeout", "1s"]).code == Some(0)
+    });
+}
+
+#[test]
+fn hosts_say_what_they_have_to_give_and_what_they_do_not_promise() {
+    let hosts = Hosts::without();
+    let logind = "#!/bin/sh\necho KillUserProcesses=yes\necho KillExcludeUsers=nemo\n";
+    make_program(&hosts.far.join("near/loginctl"), logind);
+    hosts.team.teamd(["start"]).ok();
+    let added = hosts.add("box").ok();
+    assert!(added.stderr.contains("KillUserProcesses"), "{added:?}");
+    let listed = hosts.team.json(["host", "list"]);
+    let vitals = &listed[0]["vitals"];
+    assert!(vitals["memory_available"].as_u64().unwrap() > 0, "{listed}");
+    assert!(vitals["processors"].as_u64().unwrap() > 0, "{listed}");
+    assert_eq!(vitals["ends_at_logout"], true, "{listed}");
+    let shown = hosts.team.teamctl(["host", "list"]).ok().stdout;
+    assert!(
+        shown.contains("STATE") && shown.contains("MEMORY"),
+        "{shown}"
+    );
+    assert!(shown.contains("connected"), "{shown}");
+    let doctor = hosts.team.teamctl(["doctor", "-v"]).stdout;
+    assert!(doctor.contains("box ends the daemons"), "{doctor}");
+    hosts.cut("box");
+    let listed = hosts.team.json(["host", "list"]);
+    assert!(listed[0].get("vitals").is_none(), "{listed}");
+    let doctor = hosts.team.teamctl(["doctor", "-v"]).stdout;
+    assert!(doctor.contains("box cannot be reached for"), "{doctor}");
+}
+
+#[test]
+fn a_spawn_on_any_host_takes_one_that_is_reached_and_stays_there() {
+    let hosts = Hosts::without();
+    hosts.team.teamd(["start"]).ok();
+    let none = hosts.spawn("alice", "any").run_failed();
+    assert!(none.stderr.contains("the team has no hosts"), "{none:?}");
+    hosts.add("box").ok();
+    hosts.add("gpu").ok();
+    hosts.cut("box");
+    hosts.until_link("gpu", "up");
+    hosts.spawn("alice", "any").ok();
+    assert_eq!(hosts.team.member("alice")["host"], "gpu");
+    hosts.team.teamctl(["shutdown", "alice"]).ok();
+    hosts.mend("box");
+    hosts.cut("gpu");
+    hosts.until_link("box", "up");
+    let away = hosts.spawn("alice", "any").run_failed();
+    assert!(away.stderr.contains("gpu cannot be reached"), "{away:?}");
+    hosts.spawn("bob", "any").ok();
+    assert_eq!(hosts.team.member("bob")["host"], "box");
+    hosts.team.teamctl(["shutdown", "bob"]).ok();
+    hosts.cut("box");
+    let none = hosts.spawn("carol", "any").run_failed();
+    assert!(
+        none.stderr.contains("box: it cannot be reached"),
+        "{none:?}"
+    );
+    assert!(
+        none.stderr.contains("gpu: it cannot be reached"),
+        "{none:?}"
+    );
+}
+
+#[test]
+fn a_copied_team_directory_is_refused_until_a_person_takes_the_host() {
+    let hosts = Hosts::begin();
+    hosts.spawn("alice", "box").ok();
+    let pid = hosts.host_pid("alice");
+    hosts.team.kill_daemon();
+    let copy = hosts.team.temp().join("copy");
+    copy_files(&hosts.team.path(""), &copy.join(".team"));
+    // The daemon of the original has started once more than the copy says.
+    hosts.team.teamd(["start"]).ok();
+    hosts.until_link("box", "up");
+    hosts.team.kill_daemon();
+    let of_copy = |words: &[&str]| {
+        let dir = copy.join(".team").display().to_string();
+        let words = [&["--team-dir", &dir], words].concat();
+        hosts.team.teamctl(words)
+    };
+    let adopted = copy.join(".team").display().to_string();
+    hosts.team.teamd(["start", "--adopt", &adopted]).ok();
+    let listed = of_copy(&["host", "list"]).ok().stdout;
+    assert!(listed.contains("is a copy"), "{listed}");
+    let refused = of_copy(&["host", "login", "box"]).run_failed().stderr;
+    assert!(refused.contains("an older copy"), "{refused}");
+    assert!(refused.contains("teamctl host take box"), "{refused}");
+    assert!(is_alive(pid), "what runs there is not touched");
+    let taken = of_copy(&["host", "take", "box"]).ok();
+    assert!(taken.stdout.contains("box is linked"), "{taken:?}");
+    of_copy(&["send", "alice", "/bash touch made.txt"]).ok();
+    hosts.until_made("box", "made.txt");
+    assert!(is_alive(pid));
+    let unknown = of_copy(&["host", "take", "gpu"]).run_failed();
+    assert!(
+        unknown.stderr.contains("there is no host gpu"),
+        "{unknown:?}"
+    );
+    of_copy(&["shutdown", "alice"]).ok();
+    of_copy(&["down"]).ok();
+}
+
+/// Copies the files of a directory, and those in its folders.
+fn copy_files(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            copy_files(&entry.path(), &target);
+        } else if kind.is_file() {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod answers;
 mod deliveries;
 pub(super) mod gather;
 mod handing_over;
+mod hosts;
 mod links;
 pub(super) mod upkeep;
 
@@ -115,6 +116,7 @@ impl EventLoop {
             due,
             self.resources.roster.due(),
             self.resources.task_files.due(),
+            self.resources.links.measurements.due(),
             more,
             refused,
         ]

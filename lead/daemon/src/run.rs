@@ -379,7 +379,7 @@ fn dial_hosts(daemon: &mut EventLoop, is_copy: bool) {
             state: LinkState::NeedsAttention {
                 why: "this team directory is a copy, and the original may still lead".to_owned(),
                 hint: format!(
-                    "if the original is gone for good, `teamctl host login {name}` lets this one lead"
+                    "if the original is gone for good, `teamctl host take {name}` lets this one lead"
                 ),
             },
             since: clock::wall(),

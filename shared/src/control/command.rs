@@ -178,6 +178,12 @@ pub enum Command {
         /// Where the line begins, in bytes.
         offset: u64,
     },
+    /// Have a host obey this home from now on, whichever it has obeyed. Answered as
+    /// [`Command::AddHost`].
+    TakeHost {
+        /// The host.
+        name: Name,
+    },
 }
 
 /// The approval of a plan by its text.

@@ -31,7 +31,13 @@ pub enum HostCommand {
         #[arg(value_parser = host)]
         name: Name,
     },
-    /// List the hosts and their links
+    /// Have a host obey this team directory, if the one that it has obeyed is gone for good
+    Take {
+        /// The host
+        #[arg(value_parser = host)]
+        name: Name,
+    },
+    /// List the hosts, their links, and what they have to give
     List,
     /// Remove a host that has no teammates
     Remove {

@@ -203,6 +203,7 @@ impl DecisionView<'_> {
             Command::AddHost(host) => self.add_host(client, host, ids),
             Command::RemoveHost { name } => self.remove_host(client, name),
             Command::Lose { name } => self.lose(client, name, ids),
+            Command::TakeHost { name } => self.take_host(client, name),
             Command::Hosts => {
                 let answer = Ok(Done::Hosts(self.hosts()));
                 Ok(Decision::default().act(Action::Reply(client, answer)))
@@ -428,6 +429,7 @@ fn may_ask(by: &Actor, command: &Command) -> Result<(), Refusal> {
         | Command::Lose { .. }
         | Command::Hosts
         | Command::AwaitDelivery { .. }
+        | Command::TakeHost { .. }
         | Command::AwaitQuiet { .. }
         | Command::Stop { .. } => Err(conflict(
             "that is not for the lead agent to do",

@@ -15,6 +15,7 @@ use crate::core::event::Event;
 use crate::core::incarnation::Incarnation;
 use crate::core::io::Io;
 use crate::io::connections::{ConnectedWorker, Input};
+use crate::io::links::AwaitedVitals;
 
 /// How many inputs one batch takes at the most.
 const BATCH: usize = 512;
@@ -34,6 +35,7 @@ impl EventLoop {
         while let Ok(event) = sources.empty.try_recv() {
             events.extend(self.incarnation_ended(event));
         }
+        events.extend(self.overdue_measurements());
         if self.lead.has_more() {
             events.push(self.lead.read());
         }
@@ -50,7 +52,13 @@ impl EventLoop {
                 connection,
                 news,
             } => self.link_news(&host, connection, news),
-            input => self.intake(input).into_iter().collect(),
+            input => {
+                let event = self.intake(input);
+                event
+                    .and_then(|event| self.place(event))
+                    .into_iter()
+                    .collect()
+            }
         }
     }
 
@@ -90,6 +98,8 @@ impl EventLoop {
             }
             // `take_input` has taken it.
             Input::Link { .. } => None,
+            // Only a host daemon has this measured.
+            Input::Measured(_) => None,
             // Only a host daemon serves links: the end of the input closes the connection.
             Input::LinkConnected { connection, .. } | Input::LinkSays { connection, .. } => {
                 tracing::warn!("connection {connection} is a link, and this is no host daemon");
@@ -99,6 +109,10 @@ impl EventLoop {
                 self.dispatcher.waiters.drop_connection(connection);
                 self.resources.codes.forget(connection);
                 self.resources.links.deliveries.drop_connection(connection);
+                self.resources
+                    .links
+                    .measurements
+                    .drop_connection(connection);
                 let incarnation = self.resources.connections.remove(connection);
                 self.resources.connections.end_waits(connection);
                 let incarnation = incarnation?;
@@ -239,6 +253,10 @@ impl EventLoop {
                 None
             }
             Command::GiveCode(given) => self.take_code(client, &given),
+            Command::Hosts if !client.agent => {
+                self.measure_hosts(AwaitedVitals::List(client));
+                None
+            }
             Command::AwaitDelivery { name, offset } => {
                 self.await_delivery(client, name, offset);
                 None
@@ -261,7 +279,9 @@ impl EventLoop {
                 let by = self.answerer(client.connection, request_id);
                 Some(Event::Command(client, by, command))
             }
-            command @ (Command::Task(TaskOrder::Import { .. }) | Command::ForgetMemory { .. }) => {
+            command @ (Command::Task(TaskOrder::Import { .. })
+            | Command::ForgetMemory { .. }
+            | Command::TakeHost { .. }) => {
                 let lead = self.resources.connections.lead_above(client.connection);
                 let by = lead.map_or(Actor::Person, |lead| Actor::RunByLead(lead.shown()));
                 Some(Event::Command(client, by, command))

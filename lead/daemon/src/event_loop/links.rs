@@ -34,11 +34,11 @@ impl EventLoop {
                 frames,
                 cut,
             } => {
-                if let Some(why) = weakness {
+                if let Some(why) = &weakness {
                     tracing::warn!("commands on {host} are not confined as promised: {why}");
                 }
                 let links = &mut self.resources.links;
-                links.connected(host, number, version, (frames, cut));
+                links.connected(host, number, (version, weakness), (frames, cut));
                 self.greet_host(host);
                 Vec::new()
             }
@@ -75,7 +75,7 @@ impl EventLoop {
             host: host.clone(),
             team_name: self.dispatcher.team.team_name.clone(),
         };
-        self.resources.links.say(host, ToHost::Hello(hello));
+        self.resources.links.say_hello(host, hello);
         self.tell_team(host);
         let owners = self.dispatcher.team.members.values().map(|it| &it.record);
         let others: Vec<Name> = owners
@@ -157,10 +157,12 @@ impl EventLoop {
             state,
             version: None,
         };
-        vec![Event::Link {
+        let mut events = vec![Event::Link {
             host: host.clone(),
             link,
-        }]
+        }];
+        events.extend(self.measured_no_more(host));
+        events
     }
 
     /// Returns since when the link is as it is now: an attempt that fails again changes nothing.
@@ -289,6 +291,7 @@ impl EventLoop {
                 vec![Event::Disconnected { incarnation }]
             }
             FromHost::Ended { of, end } => self.host_ended(host, &of, *end),
+            FromHost::Vitals(vitals) => self.measured(host, vitals),
             FromHost::Taken(taken) => {
                 self.taken_there(host, &taken);
                 Vec::new()

@@ -52,6 +52,7 @@ impl HostDaemon {
             } => self.link_connected(connection, outbound),
             Input::LinkSays { connection, line } => self.home_says(connection, &line),
             Input::Gone { connection } => self.gone(connection),
+            Input::Measured(vitals) => self.links.say(&FromHost::Vitals(*vitals)),
             Input::Link { .. } => tracing::warn!("a host daemon has no hosts"),
         }
     }

@@ -41,4 +41,5 @@ pub(super) mod relay;
 pub(super) mod run;
 mod state;
 mod team;
+mod vitals;
 mod workers;

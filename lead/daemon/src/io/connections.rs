@@ -17,6 +17,7 @@ use teamd_shared::control::{
     WireError, WorkerState,
 };
 use teamd_shared::environment::Environment;
+use teamd_shared::host::HostVitals;
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -85,6 +86,8 @@ pub(crate) enum Input {
         connection: u64,
         news: LinkNews,
     },
+    /// What this machine has to give, as a host daemon has it measured.
+    Measured(Box<HostVitals>),
 }
 
 /// A command, or a lead that is connected by MCP.

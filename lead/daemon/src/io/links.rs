@@ -7,17 +7,18 @@
 
 mod deliveries;
 mod dial;
+mod measurements;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use teamd_shared::clock;
 use teamd_shared::control::{ToWorker, Welcome};
 use teamd_shared::environment::Environment;
-use teamd_shared::host::Host;
+use teamd_shared::host::{Host, HostVitals};
 use teamd_shared::inbox::{LinePlace, ReadError, line_before, position_after};
-use teamd_shared::link::{MailLine, StartOrder, ToHost, Whose, given_to_hosts};
+use teamd_shared::link::{HomeHello, MailLine, StartOrder, ToHost, Whose, given_to_hosts};
 use teamd_shared::member::Member;
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
@@ -29,6 +30,8 @@ use uuid::Uuid;
 use self::deliveries::Deliveries;
 use self::dial::Dialer;
 pub(crate) use self::dial::LinkNews;
+pub(crate) use self::measurements::AwaitedVitals;
+use self::measurements::Measurements;
 use super::connections::Inputs;
 use super::mail_relay::{IntakeError, MailIntake, OutboxLine, OutboxReader};
 use crate::core::incarnation::Incarnation;
@@ -45,6 +48,10 @@ pub(crate) struct Links {
     pub(crate) roster_is_new: bool,
     /// The commands that wait for mail to be at a host.
     pub(crate) deliveries: Deliveries,
+    /// What waits for what hosts have to give.
+    pub(crate) measurements: Measurements,
+    /// The hosts that a person has told to obey this home: each is told so once.
+    takes: BTreeSet<Name>,
 }
 
 /// The link to one host.
@@ -72,6 +79,10 @@ struct LinkConnection {
     has_said: bool,
     /// The version of the program there.
     version: String,
+    /// Why commands cannot be confined there as promised, if they cannot.
+    weakness: Option<String>,
+    /// What it has to give, as it has said last.
+    vitals: Option<HostVitals>,
     /// The outboxes to the members of the host.
     outboxes: BTreeMap<Name, OutboxToMember>,
     /// The text of `config.json` that was said last, with the names: nothing is said twice.
@@ -137,6 +148,8 @@ impl Links {
             starts: 0,
             roster_is_new: false,
             deliveries: Deliveries::default(),
+            measurements: Measurements::default(),
+            takes: BTreeSet::new(),
         }
     }
 
@@ -170,6 +183,21 @@ impl Links {
         self.links.insert(host.name.clone(), link);
     }
 
+    /// Has a host obey this home, with the next connection.
+    pub(crate) fn take_over(&mut self, host: &Name) {
+        self.takes.insert(host.clone());
+    }
+
+    /// Says who home is: the first frame.
+    pub(crate) fn say_hello(&mut self, host: &Name, hello: HomeHello) {
+        let frame = if self.takes.remove(host) {
+            ToHost::Take(hello)
+        } else {
+            ToHost::Hello(hello)
+        };
+        self.say(host, frame);
+    }
+
     /// Ends the link to a host. Its `ssh` ends with the task.
     pub(crate) fn hang_up(&mut self, host: &Name) {
         if let Some(link) = self.links.remove(host) {
@@ -182,7 +210,7 @@ impl Links {
         &mut self,
         host: &Name,
         number: u64,
-        version: String,
+        (version, weakness): (String, Option<String>),
         (frames, cut): (mpsc::Sender<ToHost>, Arc<Notify>),
     ) {
         if let Some(link) = self.links.get_mut(host) {
@@ -192,6 +220,8 @@ impl Links {
                 cut,
                 has_said: false,
                 version,
+                weakness,
+                vitals: None,
                 outboxes: BTreeMap::new(),
                 told: None,
             });
@@ -223,6 +253,38 @@ impl Links {
     /// Returns the version of the program at a host that is connected.
     pub(crate) fn version(&self, host: &Name) -> Option<String> {
         Some(self.connection(host)?.version.clone())
+    }
+
+    /// Returns why commands cannot be confined at a host that is connected as promised, and what it
+    /// has to give, as far as it has said.
+    pub(crate) fn described(&self, host: &Name) -> (Option<String>, Option<HostVitals>) {
+        let connection = self.connection(host);
+        connection.map_or((None, None), |connection| {
+            (connection.weakness.clone(), connection.vitals.clone())
+        })
+    }
+
+    /// Records what a host has to give.
+    pub(crate) fn has_vitals(&mut self, host: &Name, vitals: HostVitals) {
+        if let Some(connection) = self.connection_mut(host) {
+            connection.vitals = Some(vitals);
+        }
+    }
+
+    /// Asks all hosts that are connected what they have to give, and returns them.
+    pub(crate) fn ask_vitals(&mut self) -> BTreeSet<Name> {
+        let mut asked = BTreeSet::new();
+        for host in self.up() {
+            if let Some(connection) = self.connection_mut(&host)
+                && connection.has_said
+            {
+                // What it had is no answer to what it has.
+                connection.vitals = None;
+                self.say(&host, ToHost::SayVitals);
+                asked.insert(host);
+            }
+        }
+        asked
     }
 
     /// Records that a host does not obey: its link is not dialled again until a person has done

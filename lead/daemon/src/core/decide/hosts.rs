@@ -70,6 +70,16 @@ impl DecisionView<'_> {
             .act(Action::Reply(client, Ok(Done::Hosts(shown)))))
     }
 
+    /// Has a host obey this home with a new connection.
+    pub(super) fn take_host(&self, client: ReplyTo, name: &Name) -> Result<Decision, Refusal> {
+        let host = self.known_host(name)?;
+        Ok(Decision::default()
+            .act(Action::HangUp(name.clone()))
+            .act(Action::TakeOver(name.clone()))
+            .act(Action::Dial(host.clone()))
+            .act(Action::WaitForLink(client, name.clone())))
+    }
+
     fn has_no_members(&self, host: &Name) -> Result<(), Refusal> {
         let members = self.team.members.values().map(|state| &state.record);
         let left: Vec<&str> = members
@@ -135,6 +145,8 @@ impl DecisionView<'_> {
                 version: link.and_then(|link| link.version.clone()),
                 teammates: u32::try_from(members_of(self.team, &host.name).count())
                     .unwrap_or(u32::MAX),
+                weakness: None,
+                vitals: None,
             }
         };
         hosts.list.iter().map(show).collect()

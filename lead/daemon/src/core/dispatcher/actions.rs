@@ -120,6 +120,7 @@ impl Dispatcher {
             | Action::Terminate(_)
             | Action::Look(..)
             | Action::Run(..)
+            | Action::TakeOver(_)
             | Action::EndJob(_) => self.hand_on(action, io),
         }
     }

@@ -92,6 +92,9 @@ struct Host {
     /// Start even if this machine cannot sandbox the teammates' commands as promised
     #[arg(long)]
     allow_weak_sandbox: bool,
+    /// Replace a host daemon that runs with this program; one of another version is in any case
+    #[arg(long)]
+    replace: bool,
 }
 
 /// Start the daemon, and return when it is ready
@@ -243,6 +246,7 @@ fn host(context: &Context, args: &Host) -> CommandResult {
     let options = teamd_daemon::HostOptions {
         dir: dir.clone(),
         home: args.home,
+        replace: args.replace,
         allow_weak_sandbox: args.allow_weak_sandbox,
         register: context.register.clone(),
         settings: context.settings.clone(),

@@ -32,6 +32,23 @@ pub struct Host {
     /// Whether teammates may run there although their commands cannot be confined as promised.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_weak_sandbox: bool,
+    /// What holds for all teammates there.
+    #[serde(flatten)]
+    pub terms: HostTerms,
+}
+
+/// What holds for all teammates on a host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HostTerms {
+    /// How many run there at the most; left out: no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<u32>,
+    /// Where those work that name no directory, absolute there or beginning with `~/`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// The names of variables of the spawning shell that they get, beside what each host gets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
 }
 
 /// The link to a host, as the daemon sees it now.
@@ -108,6 +125,19 @@ impl HostVitals {
     }
 }
 
+/// A piece of a log on a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogPiece {
+    /// Where it begins, in bytes.
+    pub offset: u64,
+    /// Its text: whole lines, but for the last one of the log.
+    pub text: String,
+    /// Where it ends, in bytes.
+    pub end: u64,
+    /// How long the log is now, in bytes.
+    pub length: u64,
+}
+
 /// A host that something waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AwaitedHost {
@@ -115,6 +145,12 @@ pub struct AwaitedHost {
     pub name: Name,
     /// Since when it cannot be reached, seconds since 1970; none: it can, and has not answered yet.
     pub unreachable_since: Option<f64>,
+}
+
+/// Tells why no further teammate may run on a host with so many; none if one may.
+pub fn is_full(host: &Host, teammates: u32) -> Option<String> {
+    let most = host.terms.max.filter(|most| teammates >= *most)?;
+    Some(format!("it has {teammates} of {most} teammates"))
 }
 
 /// Refuses the name of a host that means something else.
@@ -143,11 +179,30 @@ pub fn can_be_dialled(place: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the line for the login shell of a host that runs a command of `teamd`. A shell that is no
-/// login shell has not read the files in which installers extend the PATH. Two strings: tcsh would
-/// read `$PATH:` as a modifier.
+/// Refuses a workspace that does not say where on a host it is.
+///
+/// # Errors
+/// Why it names no directory there.
+pub fn can_be_workspace(named: &str, host: &Name) -> Result<(), String> {
+    if named.starts_with('/') || named == "~" || named.starts_with("~/") {
+        return Ok(());
+    }
+    Err(format!(
+        "the workspace {named} does not say where on {host} it is"
+    ))
+}
+
+/// The folder below the login directory of a host into which `host add --install` puts programs.
+pub const INSTALLED: &str = ".local/share/teamd";
+
+/// Returns the line for the login shell of a host that runs a command of `teamd`: of this version, if
+/// `host add --install` has put it there. A shell that is no login shell has not read the files in
+/// which installers extend the PATH. The quotes mean the same to every shell.
 pub fn line_there(command: &str) -> String {
-    format!(r#"exec env PATH="$PATH"":$HOME/.local/bin:$HOME/.cargo/bin" teamd {command}"#)
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        r#"exec sh -c 'PATH="$HOME/{INSTALLED}/{version}-$(uname -m):$PATH:$HOME/.local/bin:$HOME/.cargo/bin"; export PATH; exec teamd {command}'"#
+    )
 }
 
 impl Hosts {

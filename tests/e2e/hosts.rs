@@ -1,6 +1,7 @@
 //! Teammates on another machine. The `ssh` here is a stub: it runs the words in another home, which
 //! has a host daemon of its own. A link is cut by killing what carries it.
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
@@ -21,7 +22,7 @@ mkdir -p "$FAR/$1/work"
 cd "$FAR/$1" || exit 1
 HOME=$FAR/$1
 unset XDG_DATA_HOME XDG_CONFIG_HOME XDG_RUNTIME_DIR TEAM_DIR TEAM_FILE
-PATH=$FAR_BIN:$PATH
+[ -e "$FAR/$1.bare" ] || PATH=$FAR_BIN:$PATH
 if [ -e "$FAR/listens" ]; then
     tee -a "$FAR/said" | sh -c "$2"
     exit
@@ -476,10 +477,12 @@ fn a_copied_team_directory_is_refused_until_a_person_takes_the_host() {
     hosts.team.kill_daemon();
     let copy = hosts.team.temp().join("copy");
     copy_files(&hosts.team.path(""), &copy.join(".team"));
-    // The daemon of the original has started once more than the copy says.
-    hosts.team.teamd(["start"]).ok();
-    hosts.until_link("box", "up");
-    hosts.team.kill_daemon();
+    // The daemon of the original starts more often than that of the copy.
+    for _ in 0..2 {
+        hosts.team.teamd(["start"]).ok();
+        hosts.until_link("box", "up");
+        hosts.team.kill_daemon();
+    }
     let of_copy = |words: &[&str]| {
         let dir = copy.join(".team").display().to_string();
         let words = [&["--team-dir", &dir], words].concat();
@@ -519,6 +522,130 @@ fn copy_files(from: &Path, to: &Path) {
             std::fs::copy(entry.path(), target).unwrap();
         }
     }
+}
+
+#[test]
+fn a_host_of_team_toml_needs_trust_and_gives_its_terms_to_those_who_name_it() {
+    let mut hosts = Hosts::without();
+    hosts.team = hosts.team.with("CUDA_HOME", "/opt/cuda");
+    let file = "[hosts.box]\nmax = 1\nworkspace = '~/work'\nenv = ['CUDA_HOME']\n";
+    hosts.team.write("team.toml", file);
+    hosts.team.teamd(["start"]).run_failed();
+    hosts.team.teamd(["trust"]).ok();
+    hosts.team.teamd(["start"]).ok();
+    let spawn = |name: &str, host: &str| {
+        let words = ["spawn", name, "--host", host, "--model", "script"];
+        hosts.team.teamctl(words)
+    };
+    spawn("alice", "box").ok();
+    assert_eq!(hosts.team.member("alice")["workspace"], "~/work");
+    hosts.send("alice", "/bash echo $CUDA_HOME > env.txt");
+    hosts.until_made("box", "env.txt");
+    let env = hosts.far.join("box/work/env.txt");
+    hosts.team.until("the variable", || {
+        std::fs::read_to_string(&env).unwrap() == "/opt/cuda\n"
+    });
+    for host in ["box", "any"] {
+        let full = spawn("bob", host).run_failed().stderr;
+        assert!(full.contains("it has 1 of 1 teammates"), "{full}");
+    }
+    // What the file says later is recorded with the next use.
+    let file = "[hosts.box]\nmax = 2\nworkspace = '~/work'\n[hosts.gpu]\n";
+    hosts.team.write("team.toml", file);
+    hosts.team.teamd(["trust"]).ok();
+    spawn("bob", "box").ok();
+    let bob = spawn("carol", "gpu").run_failed().stderr;
+    assert!(bob.contains("no directory on gpu is named"), "{bob}");
+    hosts.send("alice", "/bash touch still.txt");
+    hosts.until_made("box", "still.txt");
+}
+
+#[test]
+fn the_log_of_a_teammate_on_a_host_is_read_over_the_link() {
+    let hosts = Hosts::begin();
+    hosts.spawn("alice", "box").ok();
+    let inbox = hosts.inbox_there("box", "alice");
+    let log = inbox.with_file_name("../log/alice.log");
+    let mut file = std::fs::File::options().append(true).open(&log).unwrap();
+    writeln!(file, "one\ntwo").unwrap();
+    let shown = hosts.team.teamctl(["logs", "alice"]).ok().stdout;
+    assert_eq!(shown, std::fs::read_to_string(&log).unwrap());
+    let last = hosts.team.json(["logs", "alice", "--last", "1"]);
+    let wanted = serde_json::json!([{"name": "alice", "line": "two"}]);
+    assert_eq!(last, wanted);
+    let mut follows = hosts
+        .team
+        .start_teamctl(["logs", "-f", "--last", "1", "alice"]);
+    let mut lines = BufReader::new(follows.stdout()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "two");
+    writeln!(file, "three").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "three");
+    follows.signal(Signal::SIGINT);
+    follows.finish();
+    let both = hosts.team.teamctl(["logs", "alice", "teamd"]).run_failed();
+    assert!(
+        both.stderr.contains("the log of alice is on box"),
+        "{both:?}"
+    );
+    hosts.cut("box");
+    let away = hosts.team.teamctl(["logs", "alice"]).run_failed();
+    assert!(
+        away.stderr.contains("box, which cannot be reached"),
+        "{away:?}"
+    );
+}
+
+#[test]
+fn programs_are_installed_on_a_host_that_has_none() {
+    let hosts = Hosts::without();
+    hosts.team.teamd(["start"]).ok();
+    std::fs::File::create(hosts.far.join("box.bare")).unwrap();
+    let bare = hosts.add("box").run_failed();
+    assert!(bare.stderr.contains("there is no teamd"), "{bare:?}");
+    assert!(bare.stderr.contains("--install"), "{bare:?}");
+    let install = ["host", "add", "box", "--install"];
+    // For a machine of another kind, programs must be named.
+    let uname = hosts.far.join("near/uname");
+    make_program(&uname, "#!/bin/sh\n[ $1 = -s ] && echo Linux || echo vax\n");
+    let other = hosts.team.teamctl(install).run_failed();
+    assert!(other.stderr.contains("box is Linux vax"), "{other:?}");
+    assert!(other.stderr.contains("--programs DIR"), "{other:?}");
+    std::fs::remove_file(uname).unwrap();
+    let installed = hosts.team.teamctl(install).ok();
+    assert!(
+        installed.stderr.contains("is installed at box"),
+        "{installed:?}"
+    );
+    assert!(installed.stdout.contains("box is linked"), "{installed:?}");
+    hosts.spawn("alice", "box").ok();
+    hosts.send("alice", "/bash touch made.txt");
+    hosts.until_made("box", "made.txt");
+    let again = hosts.team.teamctl(install).ok();
+    assert!(again.stderr.contains("is at box already"), "{again:?}");
+    let folders = std::fs::read_dir(hosts.far.join("box/.local/share/teamd")).unwrap();
+    let names: Vec<String> = folders
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != "hosts")
+        .collect();
+    assert_eq!(names.len(), 1, "nothing unfinished is left: {names:?}");
+}
+
+#[test]
+fn a_replaced_daemon_replaces_its_host_daemons_and_ends_no_teammate() {
+    let hosts = Hosts::begin();
+    hosts.spawn("alice", "box").ok();
+    let pid = hosts.host_pid("alice");
+    let before = hosts.pids("--host-of");
+    hosts.team.teamd(["start", "--replace"]).ok();
+    hosts.team.until("another host daemon", || {
+        let now = hosts.pids("--host-of");
+        !now.is_empty() && now.iter().all(|pid| !before.contains(pid))
+    });
+    hosts.until_link("box", "up");
+    hosts.send("alice", "/bash touch made.txt");
+    hosts.until_made("box", "made.txt");
+    assert_eq!(hosts.host_pid("alice"), pid);
+    assert!(is_alive(pid));
 }
 
 #[test]

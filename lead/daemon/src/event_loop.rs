@@ -8,6 +8,7 @@ mod answers;
 mod deliveries;
 pub(super) mod gather;
 mod handing_over;
+mod host_logs;
 mod hosts;
 mod links;
 pub(super) mod upkeep;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::since_boot;
 use crate::environment::Environment;
-use crate::host::{AwaitedHost, Host, HostStatus};
+use crate::host::{AwaitedHost, Host, HostStatus, LogPiece};
 use crate::id::RequestId;
 use crate::id::TaskId;
 use crate::member::{Exit, Gate, MemberStatus, Permissions, TermsPatch};
@@ -183,6 +183,13 @@ pub enum Command {
     TakeHost {
         /// The host.
         name: Name,
+    },
+    /// Read a piece of the log of a member on a host. Answered with [`Done::HostLog`].
+    HostLog {
+        /// The member.
+        name: Name,
+        /// Where the piece begins, in bytes; none: near the end.
+        from: Option<u64>,
     },
 }
 
@@ -448,6 +455,8 @@ pub enum Done {
         /// The gate of the worker: closed if it is known to be.
         gate: Gate,
     },
+    /// The piece of a log.
+    HostLog(LogPiece),
 }
 
 /// The code of a request. Never printed by `Debug`.

@@ -4,6 +4,7 @@
 pub mod answer;
 pub mod auto_start;
 pub mod delivered;
+pub mod hosts;
 pub mod install;
 pub mod integration;
 pub mod interrupt;

@@ -1,5 +1,7 @@
 //! `teamctl host`: other machines that run teammates of the team.
 
+mod install;
+
 use std::io::IsTerminal;
 use std::process::{Command as Process, Stdio};
 use std::time::Duration;
@@ -18,7 +20,9 @@ use teamd_client::read::journal;
 use teamd_shared::amount::format_size;
 use teamd_shared::clock::wall;
 use teamd_shared::control::{Command, Done};
-use teamd_shared::host::{Host, HostStatus, HostVitals, LinkState, can_be_dialled, line_there};
+use teamd_shared::host::{
+    Host, HostStatus, HostTerms, HostVitals, LinkState, can_be_dialled, line_there,
+};
 use teamd_shared::name::Name;
 
 use super::doctor::hosts::weaknesses;
@@ -42,18 +46,30 @@ pub(crate) fn run(context: &Context, args: HostArgs) -> CommandResult {
             name,
             ssh,
             allow_weak_sandbox,
+            install,
+            programs,
         } => {
-            let ssh = ssh.unwrap_or_else(|| name.to_string());
-            let host = Host {
+            let of_file = of_file(context, &name, None)?;
+            let mut host = of_file.unwrap_or_else(|| Host {
+                ssh: name.to_string(),
                 name,
-                ssh,
-                allow_weak_sandbox,
-            };
+                allow_weak_sandbox: false,
+                terms: HostTerms::default(),
+            });
+            host.allow_weak_sandbox = allow_weak_sandbox;
+            if let Some(ssh) = ssh {
+                host.ssh = ssh;
+            }
+            dialled(&host)?;
+            if install {
+                install::install(context, &host, programs.as_deref())?;
+            }
             add(context, host)
         }
         HostCommand::Login { name } => {
             let host = known(context, &name)?;
-            add(context, host)
+            let of_file = of_file(context, &name, Some(&host))?;
+            add(context, of_file.unwrap_or(host))
         }
         HostCommand::Take { name } => {
             let hosts = ask(context, Command::TakeHost { name: name.clone() })?;
@@ -69,9 +85,7 @@ pub(crate) fn run(context: &Context, args: HostArgs) -> CommandResult {
 
 /// Adds a host after a look at it, and waits until its link is up.
 fn add(context: &Context, host: Host) -> CommandResult {
-    can_be_dialled(&host.ssh).map_err(|why| {
-        CommandError::new(ExitCode::Usage, why).hint("name it as for ssh: `--ssh USER@HOST`")
-    })?;
+    dialled(&host)?;
     version_there(&host)?;
     ensure_daemon(context, false, |_| Ok(()))?;
     let name = host.name.clone();
@@ -126,8 +140,15 @@ fn note_what_is_weak(context: &Context, name: &Name) -> Result<(), CommandError>
     Ok(())
 }
 
-/// Makes sure that the host has a `teamd`, in this terminal: ssh may ask something.
-fn version_there(host: &Host) -> Result<(), CommandError> {
+/// Makes sure that `ssh` can be told where a host is.
+fn dialled(host: &Host) -> Result<(), CommandError> {
+    can_be_dialled(&host.ssh).map_err(|why| {
+        CommandError::new(ExitCode::Usage, why).hint("name it as for ssh: `--ssh USER@HOST`")
+    })
+}
+
+/// Returns the command that runs a line on a host, in this terminal: ssh may ask something.
+fn ssh_to(host: &Host, line: &str) -> Process {
     let mut ssh = Process::new("ssh");
     ssh.args(["-T", "-S", "none"]);
     for option in OPTIONS {
@@ -136,11 +157,21 @@ fn version_there(host: &Host) -> Result<(), CommandError> {
     if !std::io::stdin().is_terminal() {
         ssh.args(["-o", "BatchMode=yes"]);
     }
-    let asked = ssh
-        .args(["--", &host.ssh, &line_there("--version")])
+    ssh.args(["--", &host.ssh, line]).stderr(Stdio::inherit());
+    ssh
+}
+
+/// Makes the error of an `ssh` that could not connect.
+fn not_connected(place: &str) -> CommandError {
+    let message = format!("ssh could not connect to {place}");
+    CommandError::new(ExitCode::Failed, message).hint(format!("try `ssh {place} true` first"))
+}
+
+/// Makes sure that the host has a `teamd`, in this terminal: ssh may ask something.
+fn version_there(host: &Host) -> Result<(), CommandError> {
+    let asked = ssh_to(host, &line_there("--version"))
         .stdin(Stdio::inherit())
         .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
         .output()
         .map_err(|error| CommandError::refused("cannot run ssh", &error))?;
     let place = escape::line(&host.ssh).into_owned();
@@ -151,15 +182,9 @@ fn version_there(host: &Host) -> Result<(), CommandError> {
                 ExitCode::Failed,
                 format!("there is no teamd on the PATH of {place}"),
             )
-            .hint("install teamd, teamctl and team-worker of this version there"));
+            .hint("`--install` installs teamd, teamctl and team-worker of this version there"));
         }
-        Some(255) => {
-            return Err(CommandError::new(
-                ExitCode::Failed,
-                format!("ssh could not connect to {place}"),
-            )
-            .hint(format!("try `ssh {place} true` first")));
-        }
+        Some(255) => return Err(not_connected(&place)),
         _ => {
             return Err(CommandError::new(
                 ExitCode::Failed,
@@ -174,6 +199,19 @@ fn version_there(host: &Host) -> Result<(), CommandError> {
     let message = format!("{place} does not say which version of teamd it has");
     Err(CommandError::new(ExitCode::Failed, message)
         .hint(format!("try `ssh {place} teamd --version`")))
+}
+
+/// Returns a host as `team.toml` says that it is to be, if it does.
+fn of_file(
+    context: &Context,
+    name: &Name,
+    recorded: Option<&Host>,
+) -> Result<Option<Host>, CommandError> {
+    if !context.team_file()?.hosts.contains_key(name) {
+        return Ok(None);
+    }
+    let table = context.trusted_file()?.hosts.get(name);
+    Ok(table.map(|table| table.host(name, recorded)))
 }
 
 /// Returns a host as it is recorded.

@@ -218,6 +218,7 @@ impl DecisionView<'_> {
             | Command::GiveCode(_)
             | Command::McpServers
             | Command::AwaitDelivery { .. }
+            | Command::HostLog { .. }
             | Command::HandOver(_) => Ok(Decision::default()),
         }
     }
@@ -430,6 +431,7 @@ fn may_ask(by: &Actor, command: &Command) -> Result<(), Refusal> {
         | Command::Hosts
         | Command::AwaitDelivery { .. }
         | Command::TakeHost { .. }
+        | Command::HostLog { .. }
         | Command::AwaitQuiet { .. }
         | Command::Stop { .. } => Err(conflict(
             "that is not for the lead agent to do",

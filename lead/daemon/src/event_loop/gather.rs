@@ -108,11 +108,7 @@ impl EventLoop {
             Input::Gone { connection } => {
                 self.dispatcher.waiters.drop_connection(connection);
                 self.resources.codes.forget(connection);
-                self.resources.links.deliveries.drop_connection(connection);
-                self.resources
-                    .links
-                    .measurements
-                    .drop_connection(connection);
+                self.resources.links.drop_client(connection);
                 let incarnation = self.resources.connections.remove(connection);
                 self.resources.connections.end_waits(connection);
                 let incarnation = incarnation?;
@@ -255,6 +251,10 @@ impl EventLoop {
             Command::GiveCode(given) => self.take_code(client, &given),
             Command::Hosts if !client.agent => {
                 self.measure_hosts(AwaitedVitals::List(client));
+                None
+            }
+            Command::HostLog { name, from } if !client.agent => {
+                self.read_host_log(client, &name, from);
                 None
             }
             Command::AwaitDelivery { name, offset } => {

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use teamd_shared::control::{Command, Done, Refusal, RefusalCode};
-use teamd_shared::host::{ANY, HostStatus, HostVitals, LinkState};
+use teamd_shared::host::{ANY, HostStatus, HostVitals, LinkState, is_full};
 use teamd_shared::name::Name;
 
 use super::EventLoop;
@@ -46,8 +46,38 @@ impl EventLoop {
             Event::Command(client, by, command) if is_for_any_host(&command) => {
                 self.measure_hosts(AwaitedVitals::Spawn(client, by, command))
             }
+            Event::Command(client, by, mut command) => {
+                if let Err(refusal) = self.complete(&mut command) {
+                    self.resources.connections.reply(client, Err(refusal));
+                    return None;
+                }
+                Some(Event::Command(client, by, command))
+            }
             event => Some(event),
         }
+    }
+
+    /// Gives a spawn on a host the workspace of that host, if it names none.
+    fn complete(&self, command: &mut Command) -> Result<(), Refusal> {
+        let Command::Spawn { order, .. } = command else {
+            return Ok(());
+        };
+        let hosts = self.dispatcher.team.hosts.as_ref();
+        let host = order.terms.host.as_ref().zip(hosts);
+        let host = host.and_then(|(name, hosts)| hosts.get(name));
+        let Some(host) = host.filter(|_| order.terms.workspace.is_none()) else {
+            return Ok(());
+        };
+        order.terms.workspace.clone_from(&host.terms.workspace);
+        if order.terms.workspace.is_some() {
+            return Ok(());
+        }
+        let message = format!(
+            "no directory on {} is named for {} to work in",
+            host.name, order.name
+        );
+        Err(Refusal::new(RefusalCode::Usage, message)
+            .hint("name one that is there: `--workspace DIR`, absolute or beginning with `~/`"))
     }
 
     fn have_measured(&mut self, over: Vec<AwaitedVitals>) -> Vec<Event> {
@@ -65,7 +95,8 @@ impl EventLoop {
                 None
             }
             AwaitedVitals::Spawn(client, by, mut command) => {
-                if let Err(refusal) = self.choose_host(&mut command, &hosts) {
+                let placed = self.choose_host(&mut command, &hosts);
+                if let Err(refusal) = placed.and_then(|()| self.complete(&mut command)) {
                     self.resources.connections.reply(client, Err(refusal));
                     return None;
                 }
@@ -136,7 +167,7 @@ fn why_not(status: &HostStatus) -> Option<String> {
         LinkState::Up if status.vitals.is_none() => {
             Some("it does not say what it has to give".to_owned())
         }
-        LinkState::Up => None,
+        LinkState::Up => is_full(&status.host, status.teammates),
     }
 }
 

@@ -152,6 +152,7 @@ impl EventLoop {
         }
         let since = self.since_of(host, &state);
         self.deliveries_cut_off(host, since);
+        self.logs_cut_off(host);
         let link = HostLink {
             since,
             state,
@@ -291,6 +292,10 @@ impl EventLoop {
                 vec![Event::Disconnected { incarnation }]
             }
             FromHost::Ended { of, end } => self.host_ended(host, &of, *end),
+            FromHost::Log { number, piece } => {
+                self.log_read(host, number, piece);
+                Vec::new()
+            }
             FromHost::Vitals(vitals) => self.measured(host, vitals),
             FromHost::Taken(taken) => {
                 self.taken_there(host, &taken);

@@ -34,6 +34,7 @@ mod copies;
 mod frames;
 mod inputs;
 mod links;
+mod logs;
 mod mail;
 mod orders;
 mod record;

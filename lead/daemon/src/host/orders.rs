@@ -160,6 +160,11 @@ impl HostDaemon {
             ToHost::Ping { number } => self.links.say(&FromHost::Pong { number }),
             ToHost::SayTaken { owner } => self.say_taken(owner),
             ToHost::SayVitals => self.measure(),
+            ToHost::SayLog {
+                number,
+                owner,
+                from,
+            } => self.say_log(number, &owner, from),
         }
     }
 

@@ -18,7 +18,9 @@ use teamd_shared::control::{ToWorker, Welcome};
 use teamd_shared::environment::Environment;
 use teamd_shared::host::{Host, HostVitals};
 use teamd_shared::inbox::{LinePlace, ReadError, line_before, position_after};
-use teamd_shared::link::{HomeHello, MailLine, StartOrder, ToHost, Whose, given_to_hosts};
+use teamd_shared::link::{
+    HomeHello, MailLine, StartOrder, ToHost, Whose, given_to_hosts, name_for_hosts,
+};
 use teamd_shared::member::Member;
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
@@ -34,6 +36,7 @@ pub(crate) use self::measurements::AwaitedVitals;
 use self::measurements::Measurements;
 use super::connections::Inputs;
 use super::mail_relay::{IntakeError, MailIntake, OutboxLine, OutboxReader};
+use crate::core::caller::ReplyTo;
 use crate::core::incarnation::Incarnation;
 
 /// All links.
@@ -46,10 +49,15 @@ pub(crate) struct Links {
     pub(crate) starts: u64,
     /// Whether the roster was written since the hosts were told of it.
     pub(crate) roster_is_new: bool,
+    /// Whether this daemon has replaced another: then each host daemon is replaced, too.
+    pub(crate) replaces: bool,
     /// The commands that wait for mail to be at a host.
     pub(crate) deliveries: Deliveries,
     /// What waits for what hosts have to give.
     pub(crate) measurements: Measurements,
+    /// The commands that wait for a piece of a log, by the numbers of the questions.
+    pub(crate) log_readers: BTreeMap<u64, LogReader>,
+    last_question: u64,
     /// The hosts that a person has told to obey this home: each is told so once.
     takes: BTreeSet<Name>,
 }
@@ -66,6 +74,13 @@ struct Link {
     intake: MailIntake,
     /// The last line of the outbox to the lead that was taken: mostly what is submitted next.
     last_to_lead: Option<(LinePlace, Box<Message>)>,
+}
+
+/// A command that waits for a piece of a log.
+#[derive(Debug)]
+pub(crate) struct LogReader {
+    pub(crate) client: ReplyTo,
+    pub(crate) host: Name,
 }
 
 /// A connection with a host daemon.
@@ -147,8 +162,11 @@ impl Links {
             links: BTreeMap::new(),
             starts: 0,
             roster_is_new: false,
+            replaces: false,
             deliveries: Deliveries::default(),
             measurements: Measurements::default(),
+            log_readers: BTreeMap::new(),
+            last_question: 0,
             takes: BTreeSet::new(),
         }
     }
@@ -170,6 +188,7 @@ impl Links {
             inputs: self.inputs.clone(),
             now: Arc::clone(&now),
             wants_room: Arc::clone(&wants_room),
+            replaces: self.replaces,
         };
         let link = Link {
             host: host.clone(),
@@ -287,6 +306,29 @@ impl Links {
         asked
     }
 
+    /// Forgets the commands of a connection that is closed.
+    pub(crate) fn drop_client(&mut self, connection: u64) {
+        self.deliveries.drop_connection(connection);
+        self.measurements.drop_connection(connection);
+        self.log_readers
+            .retain(|_, reader| reader.client.connection != connection);
+    }
+
+    /// Asks a host for a piece of a log.
+    pub(crate) fn ask_log(&mut self, reader: LogReader, owner: &Name, from: Option<u64>) {
+        self.last_question += 1;
+        let number = self.last_question;
+        let owner = owner.clone();
+        let host = reader.host.clone();
+        self.log_readers.insert(number, reader);
+        let question = ToHost::SayLog {
+            number,
+            owner,
+            from,
+        };
+        self.say(&host, question);
+    }
+
     /// Records that a host does not obey: its link is not dialled again until a person has done
     /// something.
     pub(crate) fn refused(&mut self, host: &Name) {
@@ -371,6 +413,10 @@ impl Links {
         let worker = self
             .worker(host, &incarnation)
             .ok_or_else(|| format!("{host} cannot be reached"))?;
+        let mut environment = environment.clone();
+        let link = self.links.get(host);
+        let names = link.map(|link| link.host.terms.env.as_slice());
+        name_for_hosts(&mut environment, names.unwrap_or_default());
         let place = |offset| line_of(&self.dir, &member.name, offset);
         let returned = member.exit.as_ref().and_then(|exit| exit.returned_up_to);
         let order = StartOrder {
@@ -380,7 +426,7 @@ impl Links {
                 Some(position) => place(position.offset)?,
                 None => None,
             },
-            variables: given_to_hosts(environment),
+            variables: given_to_hosts(&environment),
         };
         self.add_outbox(host, &member.name, None);
         self.say(host, ToHost::Start(Box::new(order)));

@@ -124,7 +124,7 @@ fn ask(snapshot: &Snapshot) -> Option<Vec<HostStatus>> {
 
 #[cfg(test)]
 mod tests {
-    use teamd_shared::host::{Host, HostVitals};
+    use teamd_shared::host::{Host, HostTerms, HostVitals};
     use teamd_shared::name::Name;
 
     use super::super::finding::Severity;
@@ -137,6 +137,7 @@ mod tests {
                 name: Name::new("box").unwrap(),
                 ssh: "user@box".to_owned(),
                 allow_weak_sandbox: false,
+                terms: HostTerms::default(),
             },
             link,
             since: teamd_shared::clock::wall(),

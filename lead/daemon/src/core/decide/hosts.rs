@@ -1,7 +1,9 @@
 //! The hosts of the team, and what a host reports of the processes there.
 
 use teamd_shared::control::{Done, Refusal, RefusalCode, SpawnOrder};
-use teamd_shared::host::{Host, HostStatus, Hosts, LinkState, can_be_dialled, can_be_host};
+use teamd_shared::host::{
+    Host, HostStatus, Hosts, LinkState, can_be_dialled, can_be_host, can_be_workspace, is_full,
+};
 use teamd_shared::id::Ids;
 use teamd_shared::journal::{Record, TeamEvent, TeamRecord};
 use teamd_shared::member::{Ending, Phase};
@@ -26,6 +28,10 @@ impl DecisionView<'_> {
         can_be_host(&host.name).map_err(|why| usage(why).hint("take another name"))?;
         can_be_dialled(&host.ssh)
             .map_err(|why| usage(why).hint("name it as for ssh: `--ssh USER@HOST`"))?;
+        if let Some(workspace) = &host.terms.workspace {
+            can_be_workspace(workspace, &host.name)
+                .map_err(|why| usage(why).hint("name it absolute, or beginning with `~/`"))?;
+        }
         let dial = Decision::default()
             .act(Action::Dial(host.clone()))
             .act(Action::WaitForLink(client, host.name.clone()));
@@ -191,7 +197,14 @@ impl DecisionView<'_> {
         let Some(host) = &terms.host else {
             return Ok(());
         };
-        self.known_host(host)?;
+        let there = members_of(self.team, host).count();
+        let there = u32::try_from(there).unwrap_or(u32::MAX);
+        if let Some(why) = is_full(self.known_host(host)?, there) {
+            return Err(conflict(
+                format!("{host} is full: {why}"),
+                "`teamctl shutdown` one of them, or raise `max` in `[hosts]` of team.toml",
+            ));
+        }
         let link = self.runtime.link_to(host).map(|link| &link.state);
         match link {
             Some(LinkState::Up) => Ok(()),

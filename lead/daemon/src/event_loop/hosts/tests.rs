@@ -1,4 +1,4 @@
-use teamd_shared::host::Host;
+use teamd_shared::host::{Host, HostTerms};
 
 use super::*;
 
@@ -8,6 +8,7 @@ fn status(name: &str, link: LinkState, available: Option<u64>) -> HostStatus {
             name: Name::new(name).unwrap(),
             ssh: name.to_owned(),
             allow_weak_sandbox: false,
+            terms: HostTerms::default(),
         },
         link,
         since: 1.0,

@@ -106,6 +106,9 @@ struct Host {
     /// Write the file of this name to standard output instead
     #[arg(long, value_name = "NAME")]
     give: Option<Uuid>,
+    /// Replace a host daemon that runs with this program; one of another version is in any case
+    #[arg(long)]
+    replace: bool,
 }
 
 /// Start the daemon, and return when it is ready
@@ -265,6 +268,7 @@ fn host(context: &Context, args: &Host) -> CommandResult {
     let options = teamd_daemon::HostOptions {
         dir: dir.clone(),
         home: args.home,
+        replace: args.replace,
         allow_weak_sandbox: args.allow_weak_sandbox,
         register: context.register.clone(),
         settings: context.settings.clone(),

@@ -382,6 +382,17 @@ fn read_into(mut file: impl Read, hash: &mut Sha256) -> io::Result<()> {
     }
 }
 
+/// Returns the SHA-256 of all that can be read, in hex digits.
+///
+/// # Errors
+/// The system's error.
+pub fn sha256_of(file: impl Read) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    read_into(file, &mut hash)?;
+    let bytes = hash.finalize();
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 fn too_many() -> io::Error {
     io::Error::other(format!(
         "more than {MOST} files lie where protected ones may be"

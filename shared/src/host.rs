@@ -8,7 +8,10 @@ use crate::name::Name;
 
 /// The names that no host can have: the one for home, the one for any host, and those of people and
 /// the lead.
-const RESERVED: [&str; 5] = ["home", "any", "lead", "user", "all"];
+const RESERVED: [&str; 5] = ["home", ANY, "lead", "user", "all"];
+
+/// The word for the host that has the most to give.
+pub const ANY: &str = "any";
 
 /// All hosts of a team.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -29,6 +32,23 @@ pub struct Host {
     /// Whether teammates may run there although their commands cannot be confined as promised.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_weak_sandbox: bool,
+    /// What holds for all teammates there.
+    #[serde(flatten)]
+    pub terms: HostTerms,
+}
+
+/// What holds for all teammates on a host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HostTerms {
+    /// How many run there at the most; left out: no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<u32>,
+    /// Where those work that name no directory, absolute there or beginning with `~/`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// The names of variables of the spawning shell that they get, beside what each host gets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
 }
 
 /// The link to a host, as the daemon sees it now.
@@ -65,6 +85,72 @@ pub struct HostStatus {
     pub version: Option<String>,
     /// How many teammates run there.
     pub teammates: u32,
+    /// Why commands cannot be confined there as promised; left out where they can, or that is not
+    /// known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weakness: Option<String>,
+    /// What it has to give; left out while it does not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vitals: Option<HostVitals>,
+}
+
+/// What a host has to give now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostVitals {
+    /// How many processes wanted a processor in the last minute.
+    pub load: f64,
+    /// How many processors it has.
+    pub processors: u32,
+    /// How much memory it has, in bytes; of a cgroup with a limit, that.
+    pub memory: u64,
+    /// How much of that can be had, in bytes.
+    pub memory_available: u64,
+    /// For which share of the last ten seconds a process waited for memory, in percent; null where
+    /// the kernel does not say so.
+    pub memory_stalled: Option<f64>,
+    /// Whether what has begun in a session ends with it there; null where that is not known.
+    pub ends_at_logout: Option<bool>,
+}
+
+impl HostVitals {
+    /// From this share on, in percent, a machine is short of memory whatever is available.
+    const MOST_STALLED: f64 = 10.0;
+
+    /// Returns how much it has to give, for a comparison: the greatest is the best.
+    pub fn room(&self) -> (bool, u64) {
+        let is_short = self
+            .memory_stalled
+            .is_some_and(|share| share >= Self::MOST_STALLED);
+        (!is_short, self.memory_available)
+    }
+}
+
+/// A piece of a log on a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogPiece {
+    /// Where it begins, in bytes.
+    pub offset: u64,
+    /// Its text: whole lines, but for the last one of the log.
+    pub text: String,
+    /// Where it ends, in bytes.
+    pub end: u64,
+    /// How long the log is now, in bytes.
+    pub length: u64,
+}
+
+/// A host that something waits for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AwaitedHost {
+    /// The host.
+    pub name: Name,
+    /// Since when it cannot be reached, seconds since 1970; none: it can, and has not answered yet.
+    pub unreachable_since: Option<f64>,
+}
+
+/// Tells why no further teammate may run on a host with so many; none if one may.
+pub fn is_full(host: &Host, teammates: u32) -> Option<String> {
+    let most = host.terms.max.filter(|most| teammates >= *most)?;
+    Some(format!("it has {teammates} of {most} teammates"))
 }
 
 /// Refuses the name of a host that means something else.
@@ -93,11 +179,30 @@ pub fn can_be_dialled(place: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the line for the login shell of a host that runs a command of `teamd`. A shell that is no
-/// login shell has not read the files in which installers extend the PATH. Two strings: tcsh would
-/// read `$PATH:` as a modifier.
+/// Refuses a workspace that does not say where on a host it is.
+///
+/// # Errors
+/// Why it names no directory there.
+pub fn can_be_workspace(named: &str, host: &Name) -> Result<(), String> {
+    if named.starts_with('/') || named == "~" || named.starts_with("~/") {
+        return Ok(());
+    }
+    Err(format!(
+        "the workspace {named} does not say where on {host} it is"
+    ))
+}
+
+/// The folder below the login directory of a host into which `host add --install` puts programs.
+pub const INSTALLED: &str = ".local/share/teamd";
+
+/// Returns the line for the login shell of a host that runs a command of `teamd`: of this version, if
+/// `host add --install` has put it there. A shell that is no login shell has not read the files in
+/// which installers extend the PATH. The quotes mean the same to every shell.
 pub fn line_there(command: &str) -> String {
-    format!(r#"exec env PATH="$PATH"":$HOME/.local/bin:$HOME/.cargo/bin" teamd {command}"#)
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        r#"exec sh -c 'PATH="$HOME/{INSTALLED}/{version}-$(uname -m):$PATH:$HOME/.local/bin:$HOME/.cargo/bin"; export PATH; exec teamd {command}'"#
+    )
 }
 
 impl Hosts {
@@ -119,6 +224,21 @@ mod tests {
         for good in ["box", "user@box", "ssh://user@box:2222"] {
             assert_eq!(can_be_dialled(good), Ok(()));
         }
+    }
+
+    #[test]
+    fn a_machine_that_is_short_of_memory_has_less_to_give_than_any_other() {
+        let vitals = |stalled, available| HostVitals {
+            load: 1.0,
+            processors: 4,
+            memory: 1 << 30,
+            memory_available: available,
+            memory_stalled: stalled,
+            ends_at_logout: None,
+        };
+        let small = vitals(Some(0.0), 1000);
+        assert!(vitals(None, 2000).room() > small.room());
+        assert!(vitals(Some(40.0), 9000).room() < small.room());
     }
 
     #[test]

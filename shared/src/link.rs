@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::control::{FromWorker, MAX_FRAME, ToWorker, WorkerState};
 use crate::environment::{CLAUDE_TOKEN, Environment, SECRETS, is_model_key};
+use crate::host::{HostVitals, LogPiece};
 use crate::id::RequestId;
 use crate::inbox::{LinePlace, UnreadMail};
 use crate::job::{GitOrder, JobReport};
@@ -108,6 +109,25 @@ pub enum ToHost {
     EndJob {
         /// The job.
         number: u64,
+    },
+    /// Say how far home's inbox of a member of this host is taken, behind what was sent before.
+    SayTaken {
+        /// The member.
+        owner: Name,
+    },
+    /// Say what the machine has to give: asked only while a person or a spawn waits for it.
+    SayVitals,
+    /// In the place of [`ToHost::Hello`]: a person says that the host obeys this home from now on,
+    /// whichever it has obeyed.
+    Take(HomeHello),
+    /// Send a piece of the log of a member of this host.
+    SayLog {
+        /// Comes back in the answer.
+        number: u64,
+        /// The member.
+        owner: Name,
+        /// Where the piece begins, in bytes; none: near the end.
+        from: Option<u64>,
     },
 }
 
@@ -274,6 +294,17 @@ pub enum FromHost {
         /// Its report, or why it has none.
         ended: Box<Result<JobReport, String>>,
     },
+    /// The answer to [`ToHost::SayTaken`].
+    Taken(OwnerAt),
+    /// The answer to [`ToHost::SayVitals`].
+    Vitals(HostVitals),
+    /// The answer to [`ToHost::SayLog`].
+    Log {
+        /// That of the question.
+        number: u64,
+        /// The piece, or why there is none.
+        piece: Result<LogPiece, String>,
+    },
 }
 
 /// The first frame of a host.
@@ -373,26 +404,39 @@ impl MailLine {
     }
 }
 
+/// The variable with the names of further variables that a worker on a host gets.
+const NAMES: &str = "TEAM_HOST_ENV";
+
+/// Names further variables that a worker on a host gets.
+pub fn name_for_hosts(environment: &mut Environment, names: &[String]) {
+    environment.unset(NAMES);
+    if !names.is_empty() {
+        environment.set(NAMES, &names.join(" "));
+    }
+}
+
 /// Returns what a worker on a host gets of an environment at home: keys and settings of its model's
-/// service. Nothing else means anything on another machine, and neither does a path.
+/// service, and what is named for it. Nothing else means anything on another machine, and neither
+/// does a path.
 pub fn given_to_hosts(environment: &Environment) -> Vec<Variable> {
     let is_key = |name: &str| SECRETS.contains(&name) && name != CLAUDE_TOKEN;
     let is_setting = |name: &str| {
         GIVEN.iter().any(|prefix| name.starts_with(prefix)) && !OF_HOME.contains(&name)
     };
+    let named = environment.value(NAMES).unwrap_or_default();
+    let is_named = |name: &str| named.split(' ').any(|it| it == name);
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
     let mut given = Vec::new();
     for (name, value) in &environment.secrets {
         if let (Some(name), Some(value)) = (text(name), text(value))
-            && is_key(&name)
+            && (is_key(&name) || is_named(&name))
         {
             given.push(Variable { name, value });
         }
     }
     for (name, value) in &environment.variables {
         if let (Some(name), Some(value)) = (text(name), text(value))
-            && is_setting(&name)
-            && !value.starts_with('/')
+            && (is_named(&name) || (is_setting(&name) && !value.starts_with('/')))
         {
             given.push(Variable { name, value });
         }
@@ -444,6 +488,19 @@ mod tests {
         assert_eq!(there.secrets, [pair("ANTHROPIC_API_KEY", "key")]);
         assert_eq!(there.value("TEAM_MODEL_TIMEOUT").as_deref(), Some("60"));
         assert!(!format!("{:?}", given_to_hosts(&home)).contains("\"key\""));
+    }
+
+    #[test]
+    fn what_is_named_for_a_host_goes_there_and_back() {
+        let mut home = Environment::default();
+        home.set("CUDA_HOME", "/opt/cuda");
+        home.set("EDITOR", "vi");
+        name_for_hosts(&mut home, &["CUDA_HOME".to_owned(), "NOT_SET".to_owned()]);
+        let there = with_variables(Environment::default(), given_to_hosts(&home));
+        assert_eq!(there.value("CUDA_HOME").as_deref(), Some("/opt/cuda"));
+        assert_eq!(there.value("EDITOR"), None);
+        // A host daemon says it to the next daemon of home.
+        assert_eq!(given_to_hosts(&there), given_to_hosts(&home));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! writes the file, and no key to a model's service is read from it.
 
 mod error;
+mod hosts;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,6 +21,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 pub use error::{LineColumn, TeamFileError};
+pub use hosts::HostTable;
 
 use crate::amount::{parse_period, parse_window, written};
 use crate::effects::KeyEffects;
@@ -60,6 +62,8 @@ pub struct TeamFile {
     pub agents: BTreeMap<String, AgentProgram>,
     /// The MCP servers, by their names.
     pub mcp: BTreeMap<McpName, McpDefinition>,
+    /// The hosts, by their names.
+    pub hosts: BTreeMap<Name, HostTable>,
 }
 
 /// How the models' services are reached.
@@ -101,6 +105,7 @@ struct TableNames {
     lead: TermsPatch,
     agents: BTreeMap<String, AgentProgram>,
     mcp: BTreeMap<McpName, McpDefinition>,
+    hosts: BTreeMap<Name, HostTable>,
 }
 
 /// How many teammates a member stands for.
@@ -113,7 +118,9 @@ struct MemberCount {
 /// The largest count: a larger one is a slip of the hand.
 const MOST: u32 = 1000;
 
-const TABLES: [&str; 6] = ["service", "roles", "members", "lead", "agents", "mcp"];
+const TABLES: [&str; 7] = [
+    "service", "roles", "members", "lead", "agents", "mcp", "hosts",
+];
 
 /// The terms that make no sense in a table.
 const NOT_AT_TOP: [&str; 7] = [
@@ -188,6 +195,7 @@ impl TeamFile {
             lead,
             agents,
             mcp,
+            hosts,
         } = tables;
         let settings: Settings = part_of(text, Spanned::new(span.clone(), settings))?;
         let mut team: TermsPatch = part_of(text, Spanned::new(span, team))?;
@@ -203,6 +211,7 @@ impl TeamFile {
             lead,
             agents,
             mcp,
+            hosts,
         })
     }
 
@@ -315,10 +324,12 @@ impl TeamFile {
             lead,
             agents,
             mcp,
+            hosts,
         } = self;
         // The number of teammates does not change what each may do.
         effects.neither([
             "count", "roles", "members", "lead", "agents", "service", "sandbox", "work", "team",
+            "hosts",
         ]);
         settings.effects(&mut effects);
         service.effects(&mut effects);
@@ -340,6 +351,10 @@ impl TeamFile {
         }
         for (name, server) in mcp {
             server.effects(name, &mut effects);
+        }
+        for (name, host) in hosts {
+            effects.table = format!("hosts.{name}.");
+            host.effects(name, &mut effects);
         }
         effects
     }

@@ -27,6 +27,7 @@ pub use login::{Login, TOKEN_HOST, TokenCosts};
 pub use mcp::{McpDefinition, McpName, McpServer, McpTransport, variable_of};
 pub use network::{MAX_PORTS, Network};
 pub use patch::{SandboxPatch, TermsPatch};
+pub(crate) use patch::{count, variables};
 
 use crate::checkout::Checkout;
 use crate::model_spec::{ModelSpec, full_name};

@@ -527,6 +527,58 @@ fn a_copy_of_a_home_is_not_obeyed_and_breaks_no_link() {
     later.until(|frame| matches!(frame, FromHost::Present(_)).then_some(()));
     let (run, ended) = home.relay.ended_within(PATIENCE);
     assert!(ended && run.is_done(), "{run:?}");
+    // A person decides otherwise.
+    let ToHost::Hello(elsewhere) = hello_of("another-machine", 1) else {
+        unreachable!("it is the first frame");
+    };
+    let mut taken = Home::dialled(&team);
+    taken.says(&ToHost::Take(elsewhere));
+    taken.until(|frame| matches!(frame, FromHost::Present(_)).then_some(()));
+    let mut before = Home::dialled(&team);
+    before.says(&hello(9));
+    let refused = before.next();
+    assert!(matches!(refused, FromHost::Refused { .. }), "{refused:?}");
+}
+
+#[test]
+fn a_host_says_how_far_mail_is_taken_and_what_its_log_says_when_it_is_asked() {
+    let team = machine();
+    let mut home = Home::connected(&team, &[1]);
+    home.takes_all_outboxes();
+    home.starts(1, "");
+    let taken = |home: &mut Home| {
+        let owner = name("alice");
+        home.says(&ToHost::SayTaken { owner });
+        home.until(|frame| match frame {
+            FromHost::Taken(taken) => Some(taken.line),
+            _ => None,
+        })
+    };
+    assert_eq!(taken(&mut home), None);
+    let place = home.sends(Body::Message, "hello");
+    assert_eq!(
+        taken(&mut home),
+        Some(place),
+        "the answer comes behind the line"
+    );
+    home.says(&ToHost::SayVitals);
+    let vitals = home.until(|frame| match frame {
+        FromHost::Vitals(vitals) => Some(vitals),
+        _ => None,
+    });
+    assert!(vitals.memory >= vitals.memory_available, "{vitals:?}");
+    for (owner, is_there) in [("alice", true), ("stranger", false)] {
+        home.says(&ToHost::SayLog {
+            number: 7,
+            owner: name(owner),
+            from: None,
+        });
+        let piece = home.until(|frame| match frame {
+            FromHost::Log { number: 7, piece } => Some(piece),
+            _ => None,
+        });
+        assert_eq!(piece.is_ok(), is_there, "{piece:?}");
+    }
 }
 
 #[test]

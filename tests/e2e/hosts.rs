@@ -1,7 +1,8 @@
 //! Teammates on another machine. The `ssh` here is a stub: it runs the words in another home, which
 //! has a host daemon of its own. A link is cut by killing what carries it.
 
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
 
@@ -21,7 +22,7 @@ mkdir -p "$FAR/$1/work"
 cd "$FAR/$1" || exit 1
 HOME=$FAR/$1
 unset XDG_DATA_HOME XDG_CONFIG_HOME XDG_STATE_HOME XDG_RUNTIME_DIR TEAM_DIR TEAM_FILE
-PATH=$FAR_BIN:$PATH
+[ -e "$FAR/$1.bare" ] || PATH=$FAR_BIN:$PATH
 case $2 in
 *--give*)
     while [ -e "$FAR/holds" ]; do sleep 0.02; done
@@ -299,7 +300,10 @@ fn what_is_sent_while_a_link_is_cut_arrives_once_and_in_order() {
     let shown = hosts.team.json(["status"]);
     assert!(shown.to_string().contains("unreachable"), "{shown}");
     let sent = hosts.team.teamctl(["send", "alice", "/bash true"]).ok();
-    assert!(sent.stdout.contains("waiting for box"), "{sent:?}");
+    let waiting = "waiting for box (unreachable since ";
+    assert!(sent.stdout.contains(waiting), "{sent:?}");
+    let sent = hosts.team.json(["send", "alice", "/bash true"]);
+    assert_eq!(sent["delivery"], "waiting");
     for number in 1..20 {
         hosts.send("alice", &format!("/bash echo {number} >> order.txt"));
     }
@@ -314,6 +318,346 @@ fn what_is_sent_while_a_link_is_cut_arrives_once_and_in_order() {
     });
     assert_eq!(last, wanted);
     assert_eq!(hosts.host_pid("alice"), pid);
+}
+
+#[test]
+fn what_is_said_to_be_sent_is_in_the_inbox_on_the_host() {
+    let hosts = Hosts::begin();
+    hosts.add("gpu").ok();
+    hosts.spawn("alice", "box").ok();
+    hosts.spawn("bob", "gpu").ok();
+    let there = |host: &str, name: &str, text: &str| {
+        let inbox = hosts.inbox_there(host, name);
+        std::fs::read_to_string(inbox).unwrap().contains(text)
+    };
+    for number in 0..5 {
+        let text = format!("/bash echo {number}.");
+        let sent = hosts.team.json(["send", "alice", &text]);
+        assert!(there("box", "alice", &text), "{sent}");
+        assert!(sent.get("delivery").is_none(), "{sent}");
+    }
+    let told = hosts.team.json(["broadcast", "/bash echo all."]);
+    assert!(told.get("waiting").is_none(), "{told}");
+    assert!(there("box", "alice", "echo all."));
+    assert!(there("gpu", "bob", "echo all."));
+    hosts.cut("box");
+    hosts.until_link("gpu", "up");
+    let told = hosts.team.teamctl(["broadcast", "/bash echo more."]).ok();
+    assert!(told.stdout.contains("sent to bob"), "{told:?}");
+    let waiting = "waiting for box (unreachable since ";
+    assert!(told.stdout.contains(waiting), "{told:?}");
+    let told = hosts.team.json(["broadcast", "/bash echo more."]);
+    assert_eq!(told["waiting"], serde_json::json!(["alice"]), "{told}");
+    assert_eq!(told["to"], serde_json::json!(["alice", "bob"]), "{told}");
+    // Without a daemon at home no link carries anything.
+    hosts.team.kill_daemon();
+    let sent = hosts.team.json(["send", "bob", "/bash echo late."]);
+    assert_eq!(sent["delivery"], "waiting");
+}
+
+#[test]
+fn a_host_that_does_not_say_what_it_has_leaves_a_message_waiting() {
+    let hosts = Hosts::begin();
+    hosts.spawn("alice", "box").ok();
+    let stopped = hosts.pids("--host-of");
+    for pid in &stopped {
+        signal(*pid, Signal::SIGSTOP);
+    }
+    let sent = hosts
+        .team
+        .teamctl(["send", "alice", "/bash touch made.txt"]);
+    for pid in &stopped {
+        signal(*pid, Signal::SIGCONT);
+    }
+    let sent = sent.ok();
+    assert!(sent.stdout.contains("waiting for box: alice"), "{sent:?}");
+    hosts.until_made("box", "made.txt");
+}
+
+#[test]
+fn what_an_unreachable_host_holds_up_is_named() {
+    let hosts = Hosts::begin();
+    hosts.spawn("alice", "box").ok();
+    hosts.send("alice", "/bash touch made.txt");
+    hosts.until_made("box", "made.txt");
+    hosts.team.wait_for("alice", "idle");
+    let gate = || hosts.team.member("alice")["gate"].clone();
+    let waiting = "waiting for box (unreachable since ";
+    hosts.cut("box");
+    let asked = hosts.team.teamctl(["request-plan", "alice", "how?"]);
+    let asked = asked.exits(5);
+    assert!(asked.stderr.contains(waiting), "{asked:?}");
+    assert!(asked.stderr.contains("still open"), "{asked:?}");
+    assert_eq!(gate(), "open", "it is the gate that the worker has");
+    hosts.team.kill_daemon();
+    hosts.team.teamd(["start"]).ok();
+    hosts.until_link("box", "unreachable");
+    assert_eq!(gate(), "open");
+    hosts.mend("box");
+    hosts
+        .team
+        .until("the gate to be closed", || gate() == "closed");
+    hosts.cut("box");
+    let asked = ["request-plan", "alice", "how again?"];
+    let asked = hosts.team.json(asked);
+    assert_eq!(asked["gate"], "closed", "{asked}");
+    assert_eq!(asked["delivery"], "waiting", "{asked}");
+    let left = hosts.team.teamctl(["shutdown", "alice", "--timeout", "1s"]);
+    let left = left.exits(5).stderr;
+    assert!(left.contains(&format!("note: {waiting}")), "{left}");
+    assert!(
+        left.contains("alice has not left within 1s: wait"),
+        "{left}"
+    );
+    let down = hosts.team.teamctl(["down", "--timeout", "1s"]).exits(5);
+    let down = down.stderr;
+    assert!(down.contains(&format!("note: {waiting}")), "{down}");
+    assert!(down.contains(&format!("alice ({waiting}")), "{down}");
+    // The daemon, which was asked to stop, ends once alice has left.
+    std::fs::remove_file(hosts.far.join("box.down")).unwrap();
+    hosts.team.until("the team to be down", || {
+        hosts.team.teamctl(["down", "--timeout", "1s"]).code == Some(0)
+    });
+}
+
+#[test]
+fn hosts_say_what_they_have_to_give_and_what_they_do_not_promise() {
+    let hosts = Hosts::without();
+    let logind = "#!/bin/sh\necho KillUserProcesses=yes\necho KillExcludeUsers=nemo\n";
+    make_program(&hosts.far.join("near/loginctl"), logind);
+    hosts.team.teamd(["start"]).ok();
+    let added = hosts.add("box").ok();
+    assert!(added.stderr.contains("KillUserProcesses"), "{added:?}");
+    let listed = hosts.team.json(["host", "list"]);
+    let vitals = &listed[0]["vitals"];
+    assert!(vitals["memory_available"].as_u64().unwrap() > 0, "{listed}");
+    assert!(vitals["processors"].as_u64().unwrap() > 0, "{listed}");
+    assert_eq!(vitals["ends_at_logout"], true, "{listed}");
+    let shown = hosts.team.teamctl(["host", "list"]).ok().stdout;
+    assert!(
+        shown.contains("STATE") && shown.contains("MEMORY"),
+        "{shown}"
+    );
+    assert!(shown.contains("connected"), "{shown}");
+    let doctor = hosts.team.teamctl(["doctor", "-v"]).stdout;
+    assert!(doctor.contains("box ends the daemons"), "{doctor}");
+    hosts.cut("box");
+    let listed = hosts.team.json(["host", "list"]);
+    assert!(listed[0].get("vitals").is_none(), "{listed}");
+    let doctor = hosts.team.teamctl(["doctor", "-v"]).stdout;
+    assert!(doctor.contains("box cannot be reached for"), "{doctor}");
+}
+
+#[test]
+fn a_spawn_on_any_host_takes_one_that_is_reached_and_stays_there() {
+    let hosts = Hosts::without();
+    hosts.team.teamd(["start"]).ok();
+    let none = hosts.spawn("alice", "any").run_failed();
+    assert!(none.stderr.contains("the team has no hosts"), "{none:?}");
+    hosts.add("box").ok();
+    hosts.add("gpu").ok();
+    hosts.cut("box");
+    hosts.until_link("gpu", "up");
+    hosts.spawn("alice", "any").ok();
+    assert_eq!(hosts.team.member("alice")["host"], "gpu");
+    hosts.team.teamctl(["shutdown", "alice"]).ok();
+    hosts.mend("box");
+    hosts.cut("gpu");
+    hosts.until_link("box", "up");
+    let away = hosts.spawn("alice", "any").run_failed();
+    assert!(away.stderr.contains("gpu cannot be reached"), "{away:?}");
+    hosts.spawn("bob", "any").ok();
+    assert_eq!(hosts.team.member("bob")["host"], "box");
+    hosts.team.teamctl(["shutdown", "bob"]).ok();
+    hosts.cut("box");
+    let none = hosts.spawn("carol", "any").run_failed();
+    assert!(
+        none.stderr.contains("box: it cannot be reached"),
+        "{none:?}"
+    );
+    assert!(
+        none.stderr.contains("gpu: it cannot be reached"),
+        "{none:?}"
+    );
+}
+
+#[test]
+fn a_copied_team_directory_is_refused_until_a_person_takes_the_host() {
+    let hosts = Hosts::begin();
+    hosts.spawn("alice", "box").ok();
+    let pid = hosts.host_pid("alice");
+    hosts.team.kill_daemon();
+    let copy = hosts.team.temp().join("copy");
+    copy_files(&hosts.team.path(""), &copy.join(".team"));
+    // The daemon of the original starts more often than that of the copy.
+    for _ in 0..2 {
+        hosts.team.teamd(["start"]).ok();
+        hosts.until_link("box", "up");
+        hosts.team.kill_daemon();
+    }
+    let of_copy = |words: &[&str]| {
+        let dir = copy.join(".team").display().to_string();
+        let words = [&["--team-dir", &dir], words].concat();
+        hosts.team.teamctl(words)
+    };
+    let adopted = copy.join(".team").display().to_string();
+    hosts.team.teamd(["start", "--adopt", &adopted]).ok();
+    let listed = of_copy(&["host", "list"]).ok().stdout;
+    assert!(listed.contains("is a copy"), "{listed}");
+    let refused = of_copy(&["host", "login", "box"]).run_failed().stderr;
+    assert!(refused.contains("an older copy"), "{refused}");
+    assert!(refused.contains("teamctl host take box"), "{refused}");
+    assert!(is_alive(pid), "what runs there is not touched");
+    let taken = of_copy(&["host", "take", "box"]).ok();
+    assert!(taken.stdout.contains("box is linked"), "{taken:?}");
+    of_copy(&["send", "alice", "/bash touch made.txt"]).ok();
+    hosts.until_made("box", "made.txt");
+    assert!(is_alive(pid));
+    let unknown = of_copy(&["host", "take", "gpu"]).run_failed();
+    assert!(
+        unknown.stderr.contains("there is no host gpu"),
+        "{unknown:?}"
+    );
+    of_copy(&["shutdown", "alice"]).ok();
+    of_copy(&["down"]).ok();
+}
+
+/// Copies the files of a directory, and those in its folders.
+fn copy_files(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            copy_files(&entry.path(), &target);
+        } else if kind.is_file() {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_host_of_team_toml_needs_trust_and_gives_its_terms_to_those_who_name_it() {
+    let mut hosts = Hosts::without();
+    hosts.team = hosts.team.with("CUDA_HOME", "/opt/cuda");
+    let file = "[hosts.box]\nmax = 1\nworkspace = '~/work'\nenv = ['CUDA_HOME']\n";
+    hosts.team.write("team.toml", file);
+    hosts.team.teamd(["start"]).run_failed();
+    hosts.team.teamd(["trust"]).ok();
+    hosts.team.teamd(["start"]).ok();
+    let spawn = |name: &str, host: &str| {
+        let words = ["spawn", name, "--host", host, "--model", "script"];
+        hosts.team.teamctl(words)
+    };
+    spawn("alice", "box").ok();
+    assert_eq!(hosts.team.member("alice")["workspace"], "~/work");
+    hosts.send("alice", "/bash echo $CUDA_HOME > env.txt");
+    hosts.until_made("box", "env.txt");
+    let env = hosts.far.join("box/work/env.txt");
+    hosts.team.until("the variable", || {
+        std::fs::read_to_string(&env).unwrap() == "/opt/cuda\n"
+    });
+    for host in ["box", "any"] {
+        let full = spawn("bob", host).run_failed().stderr;
+        assert!(full.contains("it has 1 of 1 teammates"), "{full}");
+    }
+    // What the file says later is recorded with the next use.
+    let file = "[hosts.box]\nmax = 2\nworkspace = '~/work'\n[hosts.gpu]\n";
+    hosts.team.write("team.toml", file);
+    hosts.team.teamd(["trust"]).ok();
+    spawn("bob", "box").ok();
+    let bob = spawn("carol", "gpu").run_failed().stderr;
+    assert!(bob.contains("no directory on gpu is named"), "{bob}");
+    hosts.send("alice", "/bash touch still.txt");
+    hosts.until_made("box", "still.txt");
+}
+
+#[test]
+fn the_log_of_a_teammate_on_a_host_is_read_over_the_link() {
+    let hosts = Hosts::begin();
+    hosts.spawn("alice", "box").ok();
+    let inbox = hosts.inbox_there("box", "alice");
+    let log = inbox.with_file_name("../log/alice.log");
+    let mut file = std::fs::File::options().append(true).open(&log).unwrap();
+    writeln!(file, "one\ntwo").unwrap();
+    let shown = hosts.team.teamctl(["logs", "alice"]).ok().stdout;
+    assert_eq!(shown, std::fs::read_to_string(&log).unwrap());
+    let last = hosts.team.json(["logs", "alice", "--last", "1"]);
+    let wanted = serde_json::json!([{"name": "alice", "line": "two"}]);
+    assert_eq!(last, wanted);
+    let mut follows = hosts
+        .team
+        .start_teamctl(["logs", "-f", "--last", "1", "alice"]);
+    let mut lines = BufReader::new(follows.stdout()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "two");
+    writeln!(file, "three").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "three");
+    follows.signal(Signal::SIGINT);
+    follows.finish();
+    let both = hosts.team.teamctl(["logs", "alice", "teamd"]).run_failed();
+    assert!(
+        both.stderr.contains("the log of alice is on box"),
+        "{both:?}"
+    );
+    hosts.cut("box");
+    let away = hosts.team.teamctl(["logs", "alice"]).run_failed();
+    assert!(
+        away.stderr.contains("box, which cannot be reached"),
+        "{away:?}"
+    );
+}
+
+#[test]
+fn programs_are_installed_on_a_host_that_has_none() {
+    let hosts = Hosts::without();
+    hosts.team.teamd(["start"]).ok();
+    std::fs::File::create(hosts.far.join("box.bare")).unwrap();
+    let bare = hosts.add("box").run_failed();
+    assert!(bare.stderr.contains("there is no teamd"), "{bare:?}");
+    assert!(bare.stderr.contains("--install"), "{bare:?}");
+    let install = ["host", "add", "box", "--install"];
+    // For a machine of another kind, programs must be named.
+    let uname = hosts.far.join("near/uname");
+    make_program(&uname, "#!/bin/sh\n[ $1 = -s ] && echo Linux || echo vax\n");
+    let other = hosts.team.teamctl(install).run_failed();
+    assert!(other.stderr.contains("box is Linux vax"), "{other:?}");
+    assert!(other.stderr.contains("--programs DIR"), "{other:?}");
+    std::fs::remove_file(uname).unwrap();
+    let installed = hosts.team.teamctl(install).ok();
+    assert!(
+        installed.stderr.contains("is installed at box"),
+        "{installed:?}"
+    );
+    assert!(installed.stdout.contains("box is linked"), "{installed:?}");
+    hosts.spawn("alice", "box").ok();
+    hosts.send("alice", "/bash touch made.txt");
+    hosts.until_made("box", "made.txt");
+    let again = hosts.team.teamctl(install).ok();
+    assert!(again.stderr.contains("is at box already"), "{again:?}");
+    let folders = std::fs::read_dir(hosts.far.join("box/.local/share/teamd")).unwrap();
+    let names: Vec<String> = folders
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != "hosts")
+        .collect();
+    assert_eq!(names.len(), 1, "nothing unfinished is left: {names:?}");
+}
+
+#[test]
+fn a_replaced_daemon_replaces_its_host_daemons_and_ends_no_teammate() {
+    let hosts = Hosts::begin();
+    hosts.spawn("alice", "box").ok();
+    let pid = hosts.host_pid("alice");
+    let before = hosts.pids("--host-of");
+    hosts.team.teamd(["start", "--replace"]).ok();
+    hosts.team.until("another host daemon", || {
+        let now = hosts.pids("--host-of");
+        !now.is_empty() && now.iter().all(|pid| !before.contains(pid))
+    });
+    hosts.until_link("box", "up");
+    hosts.send("alice", "/bash touch made.txt");
+    hosts.until_made("box", "made.txt");
+    assert_eq!(hosts.host_pid("alice"), pid);
+    assert!(is_alive(pid));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use teamd_shared::sandbox::{NO_PLACE_FOR_PROBE, Probe};
 
 /// The names of all programs, which are in one directory.
-const NAMES: [&str; 3] = ["teamd", "teamctl", "team-worker"];
+pub const NAMES: [&str; 3] = ["teamd", "teamctl", "team-worker"];
 
 /// How often sealing memory is tried before the machine counts as broken: some seconds.
 const SEAL_ATTEMPTS: usize = 20;

@@ -5,8 +5,11 @@
 //! and only then are inbox lines synced.
 
 mod answers;
+mod deliveries;
 pub(super) mod gather;
 mod handing_over;
+mod host_logs;
+mod hosts;
 mod links;
 pub(super) mod upkeep;
 
@@ -114,6 +117,7 @@ impl EventLoop {
             due,
             self.resources.roster.due(),
             self.resources.task_files.due(),
+            self.resources.links.measurements.due(),
             more,
             refused,
         ]

@@ -37,6 +37,8 @@ pub struct HostOptions {
     pub dir: PathBuf,
     /// The home that it serves.
     pub home: Uuid,
+    /// Whether a host daemon that runs makes room for one of this program.
+    pub replace: bool,
     /// Whether it starts although commands cannot be confined as promised.
     pub allow_weak_sandbox: bool,
     /// Where its team directory is registered.

@@ -105,7 +105,7 @@ pub(super) fn serve(
             return host::run::serve(served, ready).await.map(|()| None);
         }
         let (mut daemon, mut sources, aside) =
-            begin(Arc::clone(&dir), settings, confinement, worker)?;
+            begin(Arc::clone(&dir), settings, confinement, (worker, role))?;
         ready(aside)?;
         notify(&[
             sd_notify::NotifyState::Ready,
@@ -128,7 +128,7 @@ fn begin(
     dir: Arc<TeamDir>,
     settings: Settings,
     confinement: &TeamConfinement,
-    worker: Program,
+    (worker, role): (Program, Role),
 ) -> Result<(EventLoop, Sources, SetAside), CommandError> {
     let signals = TerminationSignals::catch()?;
     refuse_linked_copy(&dir)?;
@@ -214,7 +214,9 @@ fn begin(
     let is_copy = earlier.is_some_and(|earlier| earlier.is_of_another(&dir));
     take_over(&mut daemon, before.as_ref(), settings.work, settings.orders)?;
     let socket = Socket::listen(&dir, inputs_sender)?;
+    daemon.resources.links.replaces = role == Role::Home { handed_over: true };
     dial_hosts(&mut daemon, is_copy);
+    daemon.resources.links.replaces = false;
     let version = env!("CARGO_PKG_VERSION");
     let path = dir.root().display();
     let pid = std::process::id();
@@ -384,7 +386,7 @@ fn dial_hosts(daemon: &mut EventLoop, is_copy: bool) {
             state: LinkState::NeedsAttention {
                 why: "this team directory is a copy, and the original may still lead".to_owned(),
                 hint: format!(
-                    "if the original is gone for good, `teamctl host login {name}` lets this one lead"
+                    "if the original is gone for good, `teamctl host take {name}` lets this one lead"
                 ),
             },
             since: clock::wall(),

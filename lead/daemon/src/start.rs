@@ -12,12 +12,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::prctl::set_name;
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use teamd_shared::control::{
     self, Command as Ask, Done, Greeting, PROTOCOL, Peer, Reply, TaggedCommand,
 };
 use teamd_shared::logging;
-use teamd_shared::process::{close_inherited, set_signals};
+use teamd_shared::process::{Identity, ProcessHandle, close_inherited, is_gone, set_signals};
 use teamd_shared::sandbox::Layers;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -157,7 +158,13 @@ pub fn start_host(options: &HostOptions) -> Result<Started, CommandError> {
     let dir = TeamDir::open(&options.dir)?;
     registered::check(&options.register, &dir, ExitCode::Rejected)?;
     dir.furnish()?;
-    let lock = match lock_or_running(&dir)? {
+    let taken = match lock_or_running(&dir)? {
+        Err(running) if options.replace || !is_this_version(&dir)? => {
+            end_host_daemon(&dir, running.pid)?
+        }
+        taken => taken,
+    };
+    let lock = match taken {
         Ok(lock) => lock,
         Err(running) => return Ok(running),
     };
@@ -171,6 +178,37 @@ pub fn start_host(options: &HostOptions) -> Result<Started, CommandError> {
         confined,
         Role::Host(options.home),
     )
+}
+
+/// Tells whether the daemon that runs is of this version. One that does not answer ends by itself.
+fn is_this_version(dir: &TeamDir) -> Result<bool, CommandError> {
+    let pong = runtime()?.block_on(ping(dir));
+    Ok(pong.is_none_or(|pong| pong.version == env!("CARGO_PKG_VERSION")))
+}
+
+/// Ends a host daemon, and takes its lock; or finds the next one. Its workers wait for that.
+fn end_host_daemon(dir: &TeamDir, pid: u32) -> Result<Result<TeamLock, Started>, CommandError> {
+    let refused =
+        |error: &std::io::Error| CommandError::refused("cannot end the host daemon", error);
+    let ended = runtime()?.block_on(async {
+        let process = ProcessHandle::open(Identity::of(pid)?)?;
+        process.signal(Signal::TERM)?;
+        tokio::time::timeout(PATIENCE, process.ended())
+            .await
+            .ok()
+            .transpose()
+    });
+    match ended {
+        Ok(Some(())) => {}
+        Ok(None) => {
+            let message = format!("the host daemon (pid {pid}) does not end");
+            return Err(CommandError::new(ExitCode::Failed, message)
+                .hint("look for a stopped teamd there (`ps`), and at its log/teamd.log"));
+        }
+        Err(error) if is_gone(&error) => {}
+        Err(error) => return Err(refused(&error)),
+    }
+    lock_or_running(dir)
 }
 
 fn is_there(path: &Path) -> bool {
@@ -223,16 +261,16 @@ fn lock_or_running(dir: &TeamDir) -> Result<Result<TeamLock, Started>, CommandEr
                 return Ok(Ok(lock));
             }
             let stopping = match ping(dir).await {
-                Some((pid, false)) => {
+                Some(pong) if !pong.stopping => {
                     return Ok(Err(Started {
-                        pid,
+                        pid: pong.pid,
                         already_running: true,
                         replaced: false,
                         aside: SetAside::default(),
                     }));
                 }
                 // It ends, or a teammate rejects the shutdown and it stays: either is waited for.
-                Some((pid, true)) => Some(pid),
+                Some(pong) => Some(pong.pid),
                 None => None,
             };
             if began.elapsed() > PATIENCE
@@ -258,8 +296,16 @@ fn lock_or_running(dir: &TeamDir) -> Result<Result<TeamLock, Started>, CommandEr
     })
 }
 
-/// Asks the daemon for its pid, and whether it is about to end; none if no daemon answers.
-async fn ping(dir: &TeamDir) -> Option<(u32, bool)> {
+/// What a daemon that runs says of itself.
+struct RunningDaemon {
+    pid: u32,
+    /// Whether it is about to end.
+    stopping: bool,
+    version: String,
+}
+
+/// Asks the daemon who it is; none if no daemon answers.
+async fn ping(dir: &TeamDir) -> Option<RunningDaemon> {
     let ask = async {
         let mut connection = control::connect(dir).await.ok()?;
         connection
@@ -277,7 +323,16 @@ async fn ping(dir: &TeamDir) -> Option<(u32, bool)> {
             .await
             .ok()?;
         match connection.receive::<Reply>().await.ok()??.result {
-            Ok(Done::Pong { pid, stopping, .. }) => Some((pid, stopping)),
+            Ok(Done::Pong {
+                pid,
+                stopping,
+                version,
+                ..
+            }) => Some(RunningDaemon {
+                pid,
+                stopping,
+                version,
+            }),
             _ => None,
         }
     };

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::since_boot;
 use crate::environment::Environment;
-use crate::host::{Host, HostStatus};
+use crate::host::{AwaitedHost, Host, HostStatus, LogPiece};
 use crate::id::RequestId;
 use crate::id::TaskId;
-use crate::member::{Exit, MemberStatus, Permissions, TermsPatch};
+use crate::member::{Exit, Gate, MemberStatus, Permissions, TermsPatch};
 use crate::merged::Landed;
 use crate::name::Name;
 use crate::process::Identity;
@@ -61,7 +61,8 @@ pub enum Command {
         /// How permission questions are answered from then on.
         permissions: Option<Permissions>,
     },
-    /// Close the gate and ask for a plan. Answered with [`Done::Recorded`].
+    /// Close the gate and ask for a plan. Answered with [`Done::Recorded`], or with
+    /// [`Done::Waits`] while the host of the member cannot be reached.
     RequestPlan {
         /// Chosen by the client. A client that repeats the command under the same id joins it.
         id: RequestId,
@@ -167,8 +168,29 @@ pub enum Command {
         /// The member.
         name: Name,
     },
-    /// Name the hosts and their links. Answered with [`Done::Hosts`].
+    /// Name the hosts, their links, and what they have to give. Answered with [`Done::Hosts`].
     Hosts,
+    /// Wait until a line of home's inbox of a member is on the machine where the member lives.
+    /// Answered with [`Done::Delivered`], at once if that machine cannot be reached.
+    AwaitDelivery {
+        /// The member.
+        name: Name,
+        /// Where the line begins, in bytes.
+        offset: u64,
+    },
+    /// Have a host obey this home from now on, whichever it has obeyed. Answered as
+    /// [`Command::AddHost`].
+    TakeHost {
+        /// The host.
+        name: Name,
+    },
+    /// Read a piece of the log of a member on a host. Answered with [`Done::HostLog`].
+    HostLog {
+        /// The member.
+        name: Name,
+        /// Where the piece begins, in bytes; none: near the end.
+        from: Option<u64>,
+    },
 }
 
 /// The approval of a plan by its text.
@@ -422,6 +444,19 @@ pub enum Done {
     McpServers(Vec<MemberServers>),
     /// The hosts of the team now.
     Hosts(#[serde(with = "crate::json::as_text")] Vec<HostStatus>),
+    /// The line is where its receiver lives; or it waits for that host.
+    Delivered(Option<AwaitedHost>),
+    /// The decision is in the journal, and the worker gets it when its host is reached.
+    Waits {
+        /// The incarnation that it concerns.
+        incarnation: u32,
+        /// Its host.
+        host: AwaitedHost,
+        /// The gate of the worker: closed if it is known to be.
+        gate: Gate,
+    },
+    /// The piece of a log.
+    HostLog(LogPiece),
 }
 
 /// The code of a request. Never printed by `Debug`.

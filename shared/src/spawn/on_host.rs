@@ -1,6 +1,7 @@
 //! A teammate on a host: what its order may name. Its paths are the host's, which resolves them.
 
 use crate::control::{Refusal, RefusalCode, SpawnOrder};
+use crate::host::can_be_workspace;
 use crate::name::Name;
 
 use super::RecordedPaths;
@@ -34,10 +35,9 @@ pub(super) fn check_on_host(
     }
     // What a teammate at home may see of the home there says nothing about another machine.
     sandbox.visible.clear();
-    let named = terms.workspace.take();
     let had_checkout = recorded.is_some_and(|paths| paths.has_checkout);
     if terms.checkout.unwrap_or(had_checkout) {
-        return match named {
+        return match terms.workspace.take() {
             None => Ok(()),
             Some(_) => Err(usage(
                 format!("a checkout on {host} is of the repository of this team"),
@@ -45,21 +45,13 @@ pub(super) fn check_on_host(
             )),
         };
     }
-    let workspace = named.or_else(|| recorded.map(|paths| paths.workspace.to_owned()));
-    let Some(workspace) = workspace else {
-        return Err(usage(
-            format!("no directory on {host} is named for {name} to work in"),
-            "give it a checkout (`--checkout`), or name a directory that is there: `--workspace DIR`, absolute or beginning with `~/`",
-        ));
-    };
-    let is_of_login = workspace == "~" || workspace.starts_with("~/");
-    if !workspace.starts_with('/') && !is_of_login {
-        return Err(usage(
-            format!("the workspace {workspace} does not say where on {host} it is"),
-            "name it absolute, or beginning with `~/`",
-        ));
+    // Without one the daemon takes that of the host, which it may still choose.
+    let recorded = recorded.map(|paths| paths.workspace.to_owned());
+    terms.workspace = terms.workspace.take().or(recorded);
+    if let Some(workspace) = &terms.workspace {
+        can_be_workspace(workspace, host)
+            .map_err(|why| usage(why, "name it absolute, or beginning with `~/`"))?;
     }
-    terms.workspace = Some(workspace);
     Ok(())
 }
 

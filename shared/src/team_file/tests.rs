@@ -16,7 +16,7 @@ fn wrong(text: &str) -> (String, String, String) {
 }
 
 const TOP: &str = "top level";
-const ALL_TABLES: [&str; 12] = [
+const ALL_TABLES: [&str; 13] = [
     TOP,
     "[service]",
     "[sandbox]",
@@ -28,11 +28,12 @@ const ALL_TABLES: [&str; 12] = [
     "[members.NAME]",
     "[agents.NAME]",
     "[mcp.NAME]",
+    "[hosts.NAME]",
     "[lead]",
 ];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 83] = [
+const EXAMPLES: [(&str, &str); 86] = [
     ("model", "'script'"),
     ("fallback_model", "'anthropic:x'"),
     ("plan", "true"),
@@ -80,6 +81,9 @@ const EXAMPLES: [(&str, &str); 83] = [
     ("role", "'coder'"),
     ("prompt", "'Read the code first.'"),
     ("host", "'box'"),
+    ("hosts", "{}"),
+    ("ssh", "'user@box'"),
+    ("max", "3"),
     ("workspace", "'web'"),
     ("count", "3"),
     ("auto_start", "true"),

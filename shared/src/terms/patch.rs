@@ -58,7 +58,8 @@ pub struct TermsPatch {
     // The program that the name of the agent stands for, once it was looked up.
     #[arg(skip)]
     pub program: Option<AgentProgram>,
-    /// Host that it runs on, added with `teamctl host add` [default: this machine]
+    /// Host that it runs on, added with `teamctl host add`; or any: the one with the most free
+    /// memory [default: this machine]
     #[arg(long, value_name = "HOST")]
     pub host: Option<Name>,
     /// Directory to work in [default: the parent of the team directory]
@@ -462,7 +463,8 @@ impl SandboxPatch {
 
 const MODELS: &str = "script, anthropic[:MODEL], openai[:MODEL] or google[:MODEL]";
 
-fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+/// Reads a number above 0.
+pub(crate) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     written(deserializer, parse_count)
 }
 
@@ -482,7 +484,10 @@ fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D:
     written(deserializer, parse_seconds)
 }
 
-fn variables<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+/// Reads names of variables, none of which is a model's key.
+pub(crate) fn variables<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<String>, D::Error> {
     let names = Vec::<String>::deserialize(deserializer)?;
     match names
         .iter()

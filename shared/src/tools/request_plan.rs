@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::control::Done;
 use crate::name::Name;
 
 use super::input::not_blank;
@@ -22,7 +23,15 @@ pub struct RequestPlan {
 
 impl RequestPlan {
     /// Describes what is recorded.
-    pub fn report(name: &Name) -> String {
+    pub fn report(name: &Name, done: &Done) -> String {
+        if let Done::Waits { host, gate, .. } = done {
+            let host = &host.name;
+            let gate = gate.as_str();
+            return format!(
+                "waiting for {host}, which cannot be reached now: the gate of {name} is still {gate}; it is asked for \
+                 a plan, with its gate closed, when {host} is reached"
+            );
+        }
         format!(
             "the gate of {name} is closed, and it is asked for a plan; you get a message when it submits the plan"
         )

@@ -124,7 +124,9 @@ impl Stage {
             }
             std::thread::park_timeout(Duration::from_millis(50));
         }
-        Err(Violation(format!("waited in vain for the link to be {what}")))
+        Err(Violation(format!(
+            "waited in vain for the link to be {what}"
+        )))
     }
 
     /// Ends the host daemon as a shutdown of that machine would, once home has ended.
@@ -135,9 +137,7 @@ impl Stage {
             while is_alive(pid) && began.elapsed() < PATIENCE {
                 std::thread::park_timeout(Duration::from_millis(2));
             }
-            hold(!is_alive(pid), || {
-                "the host daemon does not end".to_owned()
-            })?;
+            hold(!is_alive(pid), || "the host daemon does not end".to_owned())?;
         }
         Ok(())
     }

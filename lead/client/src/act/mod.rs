@@ -3,6 +3,8 @@
 
 pub mod answer;
 pub mod auto_start;
+pub mod delivered;
+pub mod hosts;
 pub mod install;
 pub mod integration;
 pub mod interrupt;
@@ -12,6 +14,7 @@ pub mod send;
 pub mod spawn;
 pub mod stop;
 pub mod task;
+pub mod unreachable;
 pub mod waiting;
 
 use crate::args::TeamctlCommand;

@@ -1,4 +1,5 @@
-//! Appends a message to an inbox. The daemon is not on this way, and need not run.
+//! Appends a message to an inbox. The daemon is not on this way, and need not run; only whether a
+//! message has crossed a link is asked of it.
 //!
 //! The roster is read before the append, so that no line goes to a name that is not there, and
 //! once more after it ([`Delivery`]): a teammate that ended in between may never read the message,
@@ -8,6 +9,7 @@ use serde_json::json;
 use teamd_shared::clock;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::delivery::{Delivery, Doubt};
+use teamd_shared::host::AwaitedHost;
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::inbox::{Appended, Durability, append};
 use teamd_shared::message::{Body, LEAD, Message, USER};
@@ -15,6 +17,8 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 use uuid::Uuid;
 
+use crate::act::delivered::{HostedLine, awaited_hosts};
+use crate::act::unreachable::waiting_for;
 use crate::args::MailboxName;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
@@ -44,37 +48,45 @@ pub fn deliver(context: &Context, to: &MailboxName, content: String, queue: bool
     };
     let mut shown = json!({"id": id, "to": to.to, "offset": sent.offset});
     let mut text = format!("{what} {} ({id})", to.to);
-    if let Some(host) = waits_for_host(&dir, receiver.as_ref())? {
+    // What waits for the next incarnation need not be there yet.
+    let awaited = if waits {
+        None
+    } else {
+        awaited_host(&dir, receiver.as_ref(), sent.offset)?
+    };
+    if let Some(host) = awaited {
         shown["delivery"] = json!("waiting");
-        text = format!(
-            "waiting for {host}: {} reads it when that is reached ({id})",
-            to.to
-        );
+        let waiting = waiting_for(&host);
+        text = format!("{waiting}: {} reads it when it is there ({id})", to.to);
     }
     context.out.result(&shown, text)?;
     Ok(ExitCode::Done)
 }
 
-/// Returns the host that a message waits for, if it cannot be reached.
-fn waits_for_host(
+/// Returns the host that a message waits for; none if it is where its receiver lives.
+fn awaited_host(
     dir: &TeamDir,
     receiver: Option<&RosterMember>,
-) -> Result<Option<Name>, CommandError> {
-    let Some(RosterMember {
-        name,
-        host: Some(host),
-        ..
-    }) = receiver
-    else {
+    offset: u64,
+) -> Result<Option<AwaitedHost>, CommandError> {
+    let Some(line) = receiver.and_then(|receiver| hosted_line(receiver, offset)) else {
         return Ok(None);
     };
-    let roster = roster::load_one(dir, name)?;
-    let member = roster.member(name);
-    let is_unreachable = member.is_some_and(|member| member.unreachable_since.is_some());
-    Ok(is_unreachable.then(|| host.clone()))
+    let awaited = awaited_hosts(dir, &[line])?;
+    Ok(awaited.into_iter().next().flatten())
 }
 
-/// Sends a text to a teammate that runs, or leaves it for the person, and prints nothing.
+/// Returns a line that crosses a link; none if its receiver is at home.
+pub fn hosted_line(receiver: &RosterMember, offset: u64) -> Option<HostedLine> {
+    Some(HostedLine {
+        owner: receiver.name.clone(),
+        host: receiver.host.clone()?,
+        offset,
+    })
+}
+
+/// Sends a text to a teammate that runs, or leaves it for the person, and prints nothing. Returns
+/// the host that it waits for, if it is not where its receiver lives.
 ///
 /// # Errors
 /// If it runs not, or may not have read the message.
@@ -84,13 +96,16 @@ pub fn from(
     to: &MailboxName,
     content: String,
     durability: Durability,
-) -> Result<(), CommandError> {
+) -> Result<Option<AwaitedHost>, CommandError> {
     let receiver = receiver_of(dir, to, false)?;
     let id = RandomIds.message();
     let message =
         Message::new(id, from, &to.to, clock::wall(), Body::Message).with_content(content);
     let sent = hand_over(dir, &to.owner, receiver.as_ref(), &message, durability)?;
-    undelivered(&to.owner, id, &sent.delivery).map_or(Ok(()), Err)
+    if let Some(error) = undelivered(&to.owner, id, &sent.delivery) {
+        return Err(error);
+    }
+    awaited_host(dir, receiver.as_ref(), sent.offset)
 }
 
 /// A message that was appended.

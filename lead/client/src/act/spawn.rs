@@ -14,6 +14,7 @@ use teamd_shared::spawn::{
 };
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
+use crate::act::hosts::record_hosts;
 use crate::act::waiting::Requester;
 use crate::connection::unexpected;
 use crate::context::Context;
@@ -60,6 +61,9 @@ pub async fn start(
     order: SpawnOrder,
     timeout: Duration,
 ) -> Result<ReadyWorker, CommandError> {
+    if let Some(host) = &order.terms.host {
+        record_hosts(context, dir, host).await?;
+    }
     let name = order.name.clone();
     let resume = order.resume;
     let checkout = order.terms.checkout;

@@ -1,6 +1,8 @@
 //! The command line of `teamctl host`.
 
-use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
 use teamd_shared::name::Name;
 
 use super::value::host;
@@ -24,6 +26,12 @@ pub enum HostCommand {
         /// Run teammates there even if it cannot sandbox their commands as promised
         #[arg(long)]
         allow_weak_sandbox: bool,
+        /// Install the programs of this version there first, in ~/.local/share/teamd
+        #[arg(long)]
+        install: bool,
+        /// Take those programs from a directory, as for another architecture
+        #[arg(long, value_name = "DIR", requires = "install", value_hint = ValueHint::DirPath)]
+        programs: Option<PathBuf>,
     },
     /// Log in to a host in this terminal, to answer what ssh asks, and connect again
     Login {
@@ -31,7 +39,13 @@ pub enum HostCommand {
         #[arg(value_parser = host)]
         name: Name,
     },
-    /// List the hosts and their links
+    /// Have a host obey this team directory, if the one that it has obeyed is gone for good
+    Take {
+        /// The host
+        #[arg(value_parser = host)]
+        name: Name,
+    },
+    /// List the hosts, their links, and what they have to give
     List,
     /// Remove a host that has no teammates
     Remove {

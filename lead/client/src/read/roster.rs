@@ -18,6 +18,7 @@ use teamd_shared::watch::SLOW_TICK;
 use crate::daemon_lock::is_locked;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
+use crate::print::clock;
 use crate::print::grouping::natural;
 use crate::read::journal;
 use crate::read::top_changes::TopChanges;
@@ -306,6 +307,14 @@ pub fn waited_for(roster: &Roster, names: &[Name]) -> String {
 
 fn with_activity(roster: &Roster, name: &Name) -> String {
     match roster.member(name) {
+        Some(RosterMember {
+            host: Some(host),
+            unreachable_since: Some(since),
+            ..
+        }) => format!(
+            "{name} ({host} is unreachable since {})",
+            clock::time_of_day(*since)
+        ),
         Some(member) if !member.activity.is_empty() => format!("{name} ({})", member.activity),
         _ => name.to_string(),
     }

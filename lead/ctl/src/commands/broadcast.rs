@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::{panic, thread};
 
 use serde_json::json;
-use teamd_client::act::send::{delivery, undelivered};
+use teamd_client::act::delivered::awaited_hosts;
+use teamd_client::act::send::{delivery, hosted_line, undelivered};
+use teamd_client::act::unreachable::waiting_for;
 use teamd_client::args::BroadcastArgs;
 use teamd_client::context::Context;
 use teamd_client::error::{CommandError, CommandResult};
@@ -13,10 +15,12 @@ use teamd_client::exit_code::ExitCode;
 use teamd_client::read::{roster, text};
 use teamd_shared::clock;
 use teamd_shared::config::RosterMember;
+use teamd_shared::host::AwaitedHost;
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::inbox::{AppendError, Appended, append};
 use teamd_shared::message::{ALL, Body, LEAD, Message};
 use teamd_shared::name::Name;
+use uuid::Uuid;
 
 /// Runs the command.
 pub(crate) fn run(context: &Context, args: &BroadcastArgs) -> CommandResult {
@@ -40,32 +44,74 @@ pub(crate) fn run(context: &Context, args: &BroadcastArgs) -> CommandResult {
         .collect();
     let mut sent = Vec::new();
     let mut codes = Vec::new();
+    let mut hosted = Vec::new();
     for (to, appended) in others.into_iter().zip(appended) {
         let name = &to.name;
+        let line = appended.as_ref().ok().map(|appended| appended.offset);
         let error = match appended {
             Ok(_) if still_run.get(name) == Some(&to.spawned_seq) => None,
             Ok(appended) => undelivered(name, id, &delivery(&dir, to, appended)),
             Err(error) => Some(not_appended(name, error)),
         };
         match error {
-            None => sent.push(name),
+            None => {
+                sent.push(name);
+                hosted.extend(line.and_then(|offset| hosted_line(to, offset)));
+            }
             Some(error) => {
                 context.out.error(&error);
                 codes.push(error.code());
             }
         }
     }
+    let awaited = awaited_hosts(&dir, &hosted)?;
+    let waiting: BTreeMap<&Name, AwaitedHost> = hosted
+        .iter()
+        .zip(awaited)
+        .filter_map(|(line, host)| Some((&line.owner, host?)))
+        .collect();
     if context.out.is_json() {
-        context.out.json(&json!({"id": id, "to": sent}))?;
+        let mut shown = json!({"id": id, "to": sent});
+        if !waiting.is_empty() {
+            let names: Vec<&&Name> = waiting.keys().collect();
+            shown["waiting"] = json!(names);
+        }
+        context.out.json(&shown)?;
     } else if !sent.is_empty() {
-        let names: Vec<&str> = sent.iter().map(|name| name.as_str()).collect();
-        context
-            .out
-            .text(format_args!("sent to {} ({id})", names.join(", ")))?;
+        print(context, id, &sent, &waiting)?;
     } else if codes.is_empty() {
         context.out.note("no teammate is running: nothing was sent");
     }
     Ok(ExitCode::highest(codes))
+}
+
+/// Prints who has the message, and who waits for which host.
+fn print(
+    context: &Context,
+    id: Uuid,
+    to: &[&Name],
+    waiting: &BTreeMap<&Name, AwaitedHost>,
+) -> Result<(), CommandError> {
+    let mut sent = to.to_vec();
+    sent.retain(|name| !waiting.contains_key(name));
+    if !sent.is_empty() {
+        let text = format!("sent to {} ({id})", listed(&sent));
+        context.out.text(text)?;
+    }
+    let mut by_host: BTreeMap<String, Vec<&Name>> = BTreeMap::new();
+    for (name, host) in waiting {
+        by_host.entry(waiting_for(host)).or_default().push(name);
+    }
+    for (host, names) in by_host {
+        let text = format!("{host}: {} ({id})", listed(&names));
+        context.out.text(text)?;
+    }
+    Ok(())
+}
+
+fn listed(names: &[&Name]) -> String {
+    let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+    names.join(", ")
 }
 
 /// How many inboxes are written at once. One after the other, each waits for the disk on its own;

@@ -1,9 +1,11 @@
 //! `teamctl down`, which is `teamd stop`: shuts every teammate down, and then stops the daemon.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use serde_json::json;
 use teamd_client::act::stop::request_stop;
+use teamd_client::act::unreachable::{UnreachableNotes, unreachable_host, waiting_for};
 use teamd_client::args::Down;
 use teamd_client::context::{Context, block_on};
 use teamd_client::daemon_lock::is_locked;
@@ -11,9 +13,14 @@ use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::clock;
 use teamd_client::read::roster;
+use teamd_client::read::wake::Wake;
+use teamd_shared::config::RosterMember;
 use teamd_shared::control::StopOutcome;
 use teamd_shared::name::Name;
-use teamd_shared::team_dir::TeamDir;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+
+/// How long the daemon may take before the command shows what holds it up.
+const MOMENT: Duration = Duration::from_millis(100);
 
 /// Runs `teamctl down`: a team that is down already is no error.
 pub(crate) fn run_or_is_down(context: &Context, args: &Down) -> CommandResult {
@@ -40,6 +47,7 @@ pub fn run(context: &Context, args: &Down) -> CommandResult {
     block_on(async {
         let stopped = tokio::select! {
             stopped = request_stop(&dir, args.force, &[]) => stopped?,
+            never = note_unreachable(context, &dir) => match never {},
             () = tokio::time::sleep(args.timeout) => return Err(still_there(&dir, args.timeout, args.force)),
             Ok(()) = tokio::signal::ctrl_c() => {
                 return Err(CommandError::new(ExitCode::Interrupted, "interrupted: no longer waiting for the daemon")
@@ -57,6 +65,22 @@ pub fn run(context: &Context, args: &Down) -> CommandResult {
     })
 }
 
+/// Notes the hosts that the daemon waits for.
+async fn note_unreachable(context: &Context, dir: &TeamDir) -> Infallible {
+    tokio::time::sleep(MOMENT).await;
+    let mut wake = Wake::new(dir, &TeamPath::config(), context.settings.poll);
+    let mut notes = UnreachableNotes::default();
+    loop {
+        // The waiting continues without these notes.
+        let Ok(roster) = roster::load(dir) else {
+            std::future::pending().await
+        };
+        let names = roster.members.iter().map(|member| &member.name);
+        notes.note(&context.out, &roster, names);
+        wake.changed().await;
+    }
+}
+
 fn still_there(dir: &TeamDir, waited: Duration, force: bool) -> CommandError {
     let who = roster::load(dir).map_or_else(
         |unreadable| format!("its teammates ({unreadable})"),
@@ -65,7 +89,7 @@ fn still_there(dir: &TeamDir, waited: Duration, force: bool) -> CommandError {
                 .members
                 .iter()
                 .filter(|member| !member.status.is_ended());
-            let names: Vec<&str> = alive.map(|member| member.name.as_str()).collect();
+            let names: Vec<String> = alive.map(shown).collect();
             if names.is_empty() {
                 "no teammate".to_owned()
             } else {
@@ -81,6 +105,15 @@ fn still_there(dir: &TeamDir, waited: Duration, force: bool) -> CommandError {
         "the daemon stops once they have shut down; `teamd stop --force` terminates them"
     };
     CommandError::new(ExitCode::TimedOut, message).hint(hint)
+}
+
+/// Names a teammate, and its host if that cannot be reached.
+fn shown(member: &RosterMember) -> String {
+    let name = &member.name;
+    match unreachable_host(member) {
+        Some(host) => format!("{name} ({})", waiting_for(&host)),
+        None => name.to_string(),
+    }
 }
 
 fn rejected(names: &[(Name, String)]) -> CommandError {
@@ -107,7 +140,6 @@ mod tests {
     use teamd_client::testing::context;
     use teamd_client::testing::{daemon as answering, scratch};
     use teamd_shared::control::{Command as Order, Done};
-    use teamd_shared::team_dir::TeamPath;
 
     /// A team directory whose journal is no file, as none would be of which no descriptor is left.
     fn unreadable() -> (tempfile::TempDir, TeamDir) {

@@ -1,5 +1,7 @@
 //! `teamctl host`: other machines that run teammates of the team.
 
+mod install;
+
 use std::io::IsTerminal;
 use std::process::{Command as Process, Stdio};
 use std::time::Duration;
@@ -15,10 +17,15 @@ use teamd_client::exit_code::ExitCode;
 use teamd_client::print::table::{Cell, Table};
 use teamd_client::print::{clock, escape};
 use teamd_client::read::journal;
+use teamd_shared::amount::format_size;
 use teamd_shared::clock::wall;
 use teamd_shared::control::{Command, Done};
-use teamd_shared::host::{Host, HostStatus, LinkState, can_be_dialled, line_there};
+use teamd_shared::host::{
+    Host, HostStatus, HostTerms, HostVitals, LinkState, can_be_dialled, line_there,
+};
 use teamd_shared::name::Name;
+
+use super::doctor::hosts::weaknesses;
 
 /// How long a host may take until its link is up.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,18 +46,34 @@ pub(crate) fn run(context: &Context, args: HostArgs) -> CommandResult {
             name,
             ssh,
             allow_weak_sandbox,
+            install,
+            programs,
         } => {
-            let ssh = ssh.unwrap_or_else(|| name.to_string());
-            let host = Host {
+            let of_file = of_file(context, &name, None)?;
+            let mut host = of_file.unwrap_or_else(|| Host {
+                ssh: name.to_string(),
                 name,
-                ssh,
-                allow_weak_sandbox,
-            };
+                allow_weak_sandbox: false,
+                terms: HostTerms::default(),
+            });
+            host.allow_weak_sandbox = allow_weak_sandbox;
+            if let Some(ssh) = ssh {
+                host.ssh = ssh;
+            }
+            dialled(&host)?;
+            if install {
+                install::install(context, &host, programs.as_deref())?;
+            }
             add(context, host)
         }
         HostCommand::Login { name } => {
             let host = known(context, &name)?;
-            add(context, host)
+            let of_file = of_file(context, &name, Some(&host))?;
+            add(context, of_file.unwrap_or(host))
+        }
+        HostCommand::Take { name } => {
+            let hosts = ask(context, Command::TakeHost { name: name.clone() })?;
+            report(context, hosts, &name)
         }
         HostCommand::List => list(context),
         HostCommand::Remove { name } => {
@@ -62,14 +85,17 @@ pub(crate) fn run(context: &Context, args: HostArgs) -> CommandResult {
 
 /// Adds a host after a look at it, and waits until its link is up.
 fn add(context: &Context, host: Host) -> CommandResult {
-    can_be_dialled(&host.ssh).map_err(|why| {
-        CommandError::new(ExitCode::Usage, why).hint("name it as for ssh: `--ssh USER@HOST`")
-    })?;
-    let version = version_there(&host)?;
+    dialled(&host)?;
+    version_there(&host)?;
     ensure_daemon(context, false, |_| Ok(()))?;
     let name = host.name.clone();
     let hosts = ask(context, Command::AddHost(host))?;
-    let status = hosts.into_iter().find(|status| status.host.name == name);
+    report(context, hosts, &name)
+}
+
+/// Reports what became of the link to a host that a person has just dialled.
+fn report(context: &Context, hosts: Vec<HostStatus>, name: &Name) -> CommandResult {
+    let status = hosts.into_iter().find(|status| status.host.name == *name);
     let Some(status) = status else {
         return Err(CommandError::new(
             ExitCode::Failed,
@@ -78,6 +104,7 @@ fn add(context: &Context, host: Host) -> CommandResult {
     };
     match &status.link {
         LinkState::Up => {
+            let version = status.version.as_deref().unwrap_or("?");
             let text = format!("{name} is linked (teamd {version} at {})", status.host.ssh);
             context
                 .out
@@ -85,6 +112,7 @@ fn add(context: &Context, host: Host) -> CommandResult {
             context.out.note(format_args!(
                 "the owner of {name} can read the keys, the mail and the work of the teammates there"
             ));
+            note_what_is_weak(context, name)?;
             Ok(ExitCode::Done)
         }
         LinkState::Unreachable { why } => {
@@ -99,8 +127,28 @@ fn add(context: &Context, host: Host) -> CommandResult {
     }
 }
 
-/// Asks the host for the version of its `teamd`, in this terminal: ssh may ask something.
-fn version_there(host: &Host) -> Result<String, CommandError> {
+/// Notes what a host does not promise: what `teamctl doctor` says of it, too.
+fn note_what_is_weak(context: &Context, name: &Name) -> Result<(), CommandError> {
+    let hosts = ask(context, Command::Hosts)?;
+    let status = hosts.iter().find(|status| status.host.name == *name);
+    for weakness in status.map(weaknesses).unwrap_or_default() {
+        context
+            .out
+            .note(format_args!("{}: {}", weakness.what, weakness.means));
+        context.out.hint(weakness.next);
+    }
+    Ok(())
+}
+
+/// Makes sure that `ssh` can be told where a host is.
+fn dialled(host: &Host) -> Result<(), CommandError> {
+    can_be_dialled(&host.ssh).map_err(|why| {
+        CommandError::new(ExitCode::Usage, why).hint("name it as for ssh: `--ssh USER@HOST`")
+    })
+}
+
+/// Returns the command that runs a line on a host, in this terminal: ssh may ask something.
+fn ssh_to(host: &Host, line: &str) -> Process {
     let mut ssh = Process::new("ssh");
     ssh.args(["-T", "-S", "none"]);
     for option in OPTIONS {
@@ -109,11 +157,21 @@ fn version_there(host: &Host) -> Result<String, CommandError> {
     if !std::io::stdin().is_terminal() {
         ssh.args(["-o", "BatchMode=yes"]);
     }
-    let asked = ssh
-        .args(["--", &host.ssh, &line_there("--version")])
+    ssh.args(["--", &host.ssh, line]).stderr(Stdio::inherit());
+    ssh
+}
+
+/// Makes the error of an `ssh` that could not connect.
+fn not_connected(place: &str) -> CommandError {
+    let message = format!("ssh could not connect to {place}");
+    CommandError::new(ExitCode::Failed, message).hint(format!("try `ssh {place} true` first"))
+}
+
+/// Makes sure that the host has a `teamd`, in this terminal: ssh may ask something.
+fn version_there(host: &Host) -> Result<(), CommandError> {
+    let asked = ssh_to(host, &line_there("--version"))
         .stdin(Stdio::inherit())
         .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
         .output()
         .map_err(|error| CommandError::refused("cannot run ssh", &error))?;
     let place = escape::line(&host.ssh).into_owned();
@@ -124,15 +182,9 @@ fn version_there(host: &Host) -> Result<String, CommandError> {
                 ExitCode::Failed,
                 format!("there is no teamd on the PATH of {place}"),
             )
-            .hint("install teamd, teamctl and team-worker of this version there"));
+            .hint("`--install` installs teamd, teamctl and team-worker of this version there"));
         }
-        Some(255) => {
-            return Err(CommandError::new(
-                ExitCode::Failed,
-                format!("ssh could not connect to {place}"),
-            )
-            .hint(format!("try `ssh {place} true` first")));
-        }
+        Some(255) => return Err(not_connected(&place)),
         _ => {
             return Err(CommandError::new(
                 ExitCode::Failed,
@@ -141,15 +193,25 @@ fn version_there(host: &Host) -> Result<String, CommandError> {
         }
     }
     let said = String::from_utf8_lossy(&asked.stdout).into_owned();
-    let version = said.lines().find_map(|line| line.strip_prefix("teamd "));
-    let version = version.map(|version| escape::line(version.trim()).into_owned());
-    version.ok_or_else(|| {
-        CommandError::new(
-            ExitCode::Failed,
-            format!("{place} does not say which version of teamd it has"),
-        )
-        .hint(format!("try `ssh {place} teamd --version`"))
-    })
+    if said.lines().any(|line| line.starts_with("teamd ")) {
+        return Ok(());
+    }
+    let message = format!("{place} does not say which version of teamd it has");
+    Err(CommandError::new(ExitCode::Failed, message)
+        .hint(format!("try `ssh {place} teamd --version`")))
+}
+
+/// Returns a host as `team.toml` says that it is to be, if it does.
+fn of_file(
+    context: &Context,
+    name: &Name,
+    recorded: Option<&Host>,
+) -> Result<Option<Host>, CommandError> {
+    if !context.team_file()?.hosts.contains_key(name) {
+        return Ok(None);
+    }
+    let table = context.trusted_file()?.hosts.get(name);
+    Ok(table.map(|table| table.host(name, recorded)))
 }
 
 /// Returns a host as it is recorded.
@@ -179,18 +241,32 @@ fn show(context: &Context, hosts: &[HostStatus]) -> CommandResult {
             .hint("`teamctl host add NAME --ssh USER@HOST` adds one");
         return Ok(ExitCode::Done);
     }
-    let mut table = Table::new(&["NAME", "LINK", "TEAMMATES", "VERSION", "SINCE", ""]);
+    let mut table = Table::new(&[
+        "NAME",
+        "LINK",
+        "STATE",
+        "TEAMMATES",
+        "LOAD",
+        "MEMORY",
+        "VERSION",
+        "SINCE",
+        "",
+    ]);
     for status in hosts {
-        let (link, why) = match &status.link {
-            LinkState::Up => ("up", String::new()),
+        let (state, why) = match &status.link {
+            LinkState::Up => ("connected", String::new()),
             LinkState::Unreachable { why } => ("unreachable", why.clone()),
             LinkState::NeedsAttention { why, hint } => ("needs you", format!("{why}: {hint}")),
         };
         let since = clock::span((wall() - status.since).max(0.0));
+        let vitals = status.vitals.as_ref();
         table.row(vec![
             Cell::new(status.host.name.as_str()),
-            Cell::new(link),
+            Cell::new(format!("ssh {}", status.host.ssh)),
+            Cell::new(state),
             Cell::new(status.teammates.to_string()),
+            Cell::new(vitals.map_or_else(|| "-".to_owned(), load)),
+            Cell::new(vitals.map_or_else(|| "-".to_owned(), memory)),
             Cell::new(status.version.as_deref().unwrap_or("-")),
             Cell::new(since),
             Cell::new(why).wrapping(),
@@ -198,6 +274,21 @@ fn show(context: &Context, hosts: &[HostStatus]) -> CommandResult {
     }
     context.out.text(table.render(context.out.width()))?;
     Ok(ExitCode::Done)
+}
+
+/// Shows how many processes want a processor, and how many there are.
+fn load(vitals: &HostVitals) -> String {
+    format!("{:.1} of {}", vitals.load, vitals.processors)
+}
+
+/// Shows how much memory can be had, and whether processes wait for it.
+fn memory(vitals: &HostVitals) -> String {
+    let available = format_size(vitals.memory_available);
+    let all = format_size(vitals.memory);
+    match vitals.memory_stalled {
+        Some(share) if share >= 1.0 => format!("{available} of {all}, {share:.0}% stalled"),
+        _ => format!("{available} of {all}"),
+    }
 }
 
 fn ask(context: &Context, command: Command) -> Result<Vec<HostStatus>, CommandError> {

@@ -1,6 +1,8 @@
 //! `teamctl logs`: the logs of the daemon and of teammates, merged by time. One alone is shown
 //! without its name.
 
+mod host_log;
+
 use anstyle::AnsiColor;
 use serde_json::json;
 use teamd_client::args::Logs;
@@ -36,6 +38,11 @@ struct LogSource<'d> {
 /// Runs the command.
 pub(crate) fn run(context: &Context, args: &Logs) -> CommandResult {
     let dir = context.dir()?;
+    if let [name] = args.names.as_slice()
+        && let Some(member) = on_a_host(&dir, name)?
+    {
+        return host_log::show(context, &dir, &member, args);
+    }
     block_on(async {
         // Watched first, then read: nothing that is written in between is missed.
         let mut wake = args
@@ -68,6 +75,17 @@ pub(crate) fn run(context: &Context, args: &Logs) -> CommandResult {
             }
         }
     })
+}
+
+/// Returns the teammate of this name, if its log is on a host.
+fn on_a_host(dir: &TeamDir, name: &str) -> Result<Option<Name>, CommandError> {
+    let Ok(owner) = Name::of_inbox(name) else {
+        return Ok(None);
+    };
+    let roster = roster::load_one(dir, &owner)?;
+    let member = roster.member(&owner);
+    let is_hosted = member.is_some_and(|member| member.host.is_some());
+    Ok(is_hosted.then_some(owner))
 }
 
 /// Adds the logs that are not read yet: those that are named, else all that are there.
@@ -203,9 +221,7 @@ fn missing(dir: &TeamDir, name: &str) -> CommandError {
             ExitCode::NotFound,
             format!("the log of {name} is on {host}"),
         )
-        .hint(format!(
-            "`teamctl transcript {name}` shows the copy of its conversation"
-        ));
+        .hint(format!("`teamctl logs {name}` alone reads it there"));
     }
     let unknown = found.and_then(Result::err);
     unknown.unwrap_or_else(|| {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use teamd_client::act::unreachable::{UnreachableNotes, unreachable_host, waiting_for};
 use teamd_client::act::waiting::{CommandAnswer, Early, Requester};
 use teamd_client::args::Shutdown;
 use teamd_client::connection::{ANSWER, CallError, unexpected};
@@ -180,11 +181,15 @@ fn order(context: &Context, args: &Shutdown, name: &Name) -> Command {
 async fn show_whom(context: &Context, dir: &TeamDir, open: &RefCell<Vec<Name>>) -> Infallible {
     tokio::time::sleep(MOMENT).await;
     let mut wake = Wake::new(dir, &TeamPath::config(), context.settings.poll);
+    let mut notes = UnreachableNotes::default();
     loop {
         match roster::load(dir) {
-            Ok(roster) => context
-                .out
-                .passing(&roster::waited_for(&roster, &open.borrow())),
+            Ok(roster) => {
+                let open = open.borrow();
+                notes.note(&context.out, &roster, open.iter());
+                let waited_for = roster::waited_for(&roster, &open);
+                context.out.passing(&waited_for);
+            }
             // The waiting continues without this display.
             Err(_) => std::future::pending().await,
         }
@@ -287,16 +292,26 @@ fn unanswered(
         return ShutdownOutcome::new(name, None, Some(error));
     };
     let time = clock::span(patience.as_secs_f64());
-    let (late, hint) = match (early, force) {
-        (Early::Interrupted, _) => (
+    let roster = roster::load_one(dir, name).ok();
+    let member = roster.as_ref().and_then(|roster| roster.member(name));
+    let host = member.and_then(unreachable_host);
+    let (late, hint) = match (early, force, &host) {
+        (Early::TimedOut, _, Some(host)) => (
+            format!("{name} has not left within {time}: {}", waiting_for(host)),
+            format!(
+                "it leaves when {host} is reached; if {host} is gone for good: `teamctl forget --lost {name}`",
+                host = host.name
+            ),
+        ),
+        (Early::Interrupted, ..) => (
             String::new(),
             format!("`teamctl wait {name} --for shutdown` waits again"),
         ),
-        (_, true) => (
+        (_, true, None) => (
             format!("{name} is still there, although signals were sent"),
             "`teamctl log teamd` shows what holds it up".to_owned(),
         ),
-        (_, false) => (
+        (_, false, None) => (
             format!("{name} has not left within {time}"),
             format!("it leaves when it can; `teamctl shutdown {name} --force` ends it"),
         ),

@@ -204,6 +204,7 @@ impl DecisionView<'_> {
             Command::AddHost(host) => self.add_host(client, host, ids),
             Command::RemoveHost { name } => self.remove_host(client, name),
             Command::Lose { name } => self.lose(client, name, ids),
+            Command::TakeHost { name } => self.take_host(client, name),
             Command::Hosts => {
                 let answer = Ok(Done::Hosts(self.hosts()));
                 Ok(Decision::default().act(Action::Reply(client, answer)))
@@ -217,6 +218,8 @@ impl DecisionView<'_> {
             | Command::ShowCodes
             | Command::GiveCode(_)
             | Command::McpServers
+            | Command::AwaitDelivery { .. }
+            | Command::HostLog { .. }
             | Command::HandOver(_) => Ok(Decision::default()),
         }
     }
@@ -427,6 +430,9 @@ fn may_ask(by: &Actor, command: &Command) -> Result<(), Refusal> {
         | Command::RemoveHost { .. }
         | Command::Lose { .. }
         | Command::Hosts
+        | Command::AwaitDelivery { .. }
+        | Command::TakeHost { .. }
+        | Command::HostLog { .. }
         | Command::AwaitQuiet { .. }
         | Command::Stop { .. } => Err(conflict(
             "that is not for the lead agent to do",

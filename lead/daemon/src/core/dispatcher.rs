@@ -18,6 +18,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use teamd_shared::control::Command;
+use teamd_shared::host::HostStatus;
 use teamd_shared::inbox::NOTHING_UNREAD;
 use teamd_shared::journal::{Record, Team, TeamRecord};
 use teamd_shared::mutant;
@@ -278,6 +279,11 @@ impl Dispatcher {
             let incarnation = incarnation.clone();
             self.delayed.push((until, Event::Remind { incarnation }));
         }
+    }
+
+    /// Returns the hosts and their links.
+    pub(crate) fn hosts(&self, now: Now) -> Vec<HostStatus> {
+        self.view(now).hosts()
     }
 
     fn view(&self, now: Now) -> DecisionView<'_> {

@@ -301,4 +301,6 @@ pub(crate) enum Action {
     WaitForQuiet(ReplyTo, Option<TaskId>),
     /// Answer those that wait for the stop: a teammate has rejected it.
     RejectStop,
+    /// Tell a host, on the next connection, that it obeys this home from now on.
+    TakeOver(Name),
 }

@@ -3,6 +3,7 @@
 //! Nothing in here needs a journal line: after a restart the workers report everything again.
 
 mod deadlines;
+mod gate;
 mod hosts;
 mod ladder;
 mod member;
@@ -16,9 +17,10 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use teamd_shared::control::ToWorker;
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::Team;
-use teamd_shared::member::{Doing, Member, RestartLimit};
+use teamd_shared::member::{Doing, Gate, Member, RestartLimit};
 use teamd_shared::mutant;
 use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
@@ -66,6 +68,8 @@ pub(crate) struct LastSaid {
     pub(crate) other_models: OtherModels,
     /// How far a worker on a host had read its inbox, in bytes.
     pub(crate) read: u64,
+    /// The gate that a worker on a host had confirmed.
+    pub(crate) gate: Option<Gate>,
 }
 
 /// The volatile state.
@@ -104,6 +108,7 @@ impl Runtime {
                     worker.environment = Some(environment.clone());
                 }
                 worker.report(state);
+                worker.gate.begin_connection();
             }
             Event::Reached { incarnation, .. } if is_present(team, incarnation) => {
                 let worker = self.enter(incarnation);
@@ -207,6 +212,18 @@ impl Runtime {
         }
     }
 
+    /// Records the gate that a worker is sent.
+    pub(crate) fn sends(&mut self, incarnation: &Incarnation, frame: &ToWorker) {
+        let directive = match frame {
+            ToWorker::Welcome(welcome) => &welcome.directive,
+            ToWorker::Directive(directive) => directive,
+            _ => return,
+        };
+        if let Some(worker) = self.of_mut(incarnation) {
+            worker.gate.send(directive.seq, directive.gate);
+        }
+    }
+
     /// Records until when a worker may wait for its commands in the background; none: none runs.
     pub(crate) fn record_commands(&mut self, incarnation: &Incarnation, until: Option<Duration>) {
         if let Some(worker) = self.of_mut(incarnation) {
@@ -247,6 +264,7 @@ impl Runtime {
         worker.state.usage = said.usage;
         worker.other_models = said.other_models;
         worker.state.read = said.read;
+        worker.gate.recall(said.gate);
     }
 
     /// Takes over the age of an incarnation that an earlier daemon started.

@@ -173,9 +173,12 @@ fn answer(team: &Team, runtime: &Runtime, name: &Name, until: &Until) -> Option<
             (Some(member), _) => {
                 let closed = runtime.of(&Incarnation::of(member))?.state.applied_seq >= *seq
                     || mutant::is_on("gate-answered-unheard");
-                closed.then_some(Ok(Done::Recorded {
-                    incarnation: *incarnation,
-                }))
+                if closed {
+                    return Some(Ok(Done::Recorded {
+                        incarnation: *incarnation,
+                    }));
+                }
+                waits_for_host(runtime, member).map(Ok)
             }
             // Nothing of that incarnation runs any more, and the next one has begun with its gate
             // closed.
@@ -207,6 +210,18 @@ fn answer(team: &Team, runtime: &Runtime, name: &Name, until: &Until) -> Option<
             (!request.is_pending()).then(|| Ok(Done::Judged(verdict_of(request))))
         }
     }
+}
+
+/// Answers that what was asked of a member waits for its host; none if that can be reached.
+pub(crate) fn waits_for_host(runtime: &Runtime, member: &Member) -> Option<Done> {
+    let host = runtime.awaited_host(member)?;
+    let worker = runtime.of(&Incarnation::of(member));
+    let is_closed = worker.is_some_and(|worker| worker.gate.is_surely_closed());
+    Some(Done::Waits {
+        incarnation: member.incarnation,
+        host,
+        gate: if is_closed { Gate::Closed } else { Gate::Open },
+    })
 }
 
 fn ended_before_summary(name: &Name) -> Refusal {

@@ -15,6 +15,7 @@ use crate::core::event::Event;
 use crate::core::incarnation::Incarnation;
 use crate::core::io::Io;
 use crate::io::connections::{ConnectedWorker, Input};
+use crate::io::links::AwaitedVitals;
 
 /// How many inputs one batch takes at the most.
 const BATCH: usize = 512;
@@ -34,6 +35,7 @@ impl EventLoop {
         while let Ok(event) = sources.empty.try_recv() {
             events.extend(self.incarnation_ended(event));
         }
+        events.extend(self.overdue_measurements());
         if self.lead.has_more() {
             events.push(self.lead.read());
         }
@@ -59,7 +61,13 @@ impl EventLoop {
                 let (jobs, mut means) = self.resources.jobs();
                 jobs.hosted_job_ended(job, ended, &mut means)
             }
-            input => self.intake(input).into_iter().collect(),
+            input => {
+                let event = self.intake(input);
+                event
+                    .and_then(|event| self.place(event))
+                    .into_iter()
+                    .collect()
+            }
         }
     }
 
@@ -99,6 +107,8 @@ impl EventLoop {
             }
             // `take_input` has taken them.
             Input::Link { .. } | Input::JobStep(_) | Input::HostedJobEnded { .. } => None,
+            // Only a host daemon has this measured.
+            Input::Measured(_) => None,
             // Only a host daemon serves links: the end of the input closes the connection.
             Input::LinkConnected { connection, .. } | Input::LinkSays { connection, .. } => {
                 tracing::warn!("connection {connection} is a link, and this is no host daemon");
@@ -107,6 +117,7 @@ impl EventLoop {
             Input::Gone { connection } => {
                 self.dispatcher.waiters.drop_connection(connection);
                 self.resources.codes.forget(connection);
+                self.resources.links.drop_client(connection);
                 let incarnation = self.resources.connections.remove(connection);
                 self.resources.connections.end_waits(connection);
                 let incarnation = incarnation?;
@@ -247,6 +258,18 @@ impl EventLoop {
                 None
             }
             Command::GiveCode(given) => self.take_code(client, &given),
+            Command::Hosts if !client.agent => {
+                self.measure_hosts(AwaitedVitals::List(client));
+                None
+            }
+            Command::HostLog { name, from } if !client.agent => {
+                self.read_host_log(client, &name, from);
+                None
+            }
+            Command::AwaitDelivery { name, offset } => {
+                self.await_delivery(client, name, offset);
+                None
+            }
             command @ (Command::Answer { .. } | Command::ApprovePlan(_)) if client.agent => {
                 let lead = self.resources.connections.described_lead(client.connection);
                 let by = lead.map_or_else(|| Actor::Member(Name::lead()), Actor::LeadAnswers);
@@ -265,7 +288,9 @@ impl EventLoop {
                 let by = self.answerer(client.connection, request_id);
                 Some(Event::Command(client, by, command))
             }
-            command @ (Command::Task(TaskOrder::Import { .. }) | Command::ForgetMemory { .. }) => {
+            command @ (Command::Task(TaskOrder::Import { .. })
+            | Command::ForgetMemory { .. }
+            | Command::TakeHost { .. }) => {
                 let lead = self.resources.connections.lead_above(client.connection);
                 let by = lead.map_or(Actor::Person, |lead| Actor::RunByLead(lead.shown()));
                 Some(Event::Command(client, by, command))

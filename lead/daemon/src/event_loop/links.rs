@@ -10,7 +10,7 @@ use teamd_shared::link::{
     CopyAt, FromHost, HomeHello, HomeIdentity, HostNow, HostedEnd, LINK_PROTOCOL, MailLine,
     OwnerAt, TeamNow, ToHost, Whose, WorkerReport, with_variables,
 };
-use teamd_shared::member::{Member, Phase};
+use teamd_shared::member::Phase;
 use teamd_shared::message::{MAX_RETURNED_TEXT, Message};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -34,12 +34,12 @@ impl EventLoop {
                 frames,
                 cut,
             } => {
-                if let Some(why) = weakness {
+                if let Some(why) = &weakness {
                     tracing::warn!("commands on {host} are not confined as promised: {why}");
                 }
                 self.resources.jobs.hosted.link_broke(host);
                 let links = &mut self.resources.links;
-                links.connected(host, number, version, (frames, cut));
+                links.connected(host, number, (version, weakness), (frames, cut));
                 self.greet_host(host);
                 Vec::new()
             }
@@ -76,7 +76,7 @@ impl EventLoop {
             host: host.clone(),
             team_name: self.dispatcher.team.team_name.clone(),
         };
-        self.resources.links.say(host, ToHost::Hello(hello));
+        self.resources.links.say_hello(host, hello);
         self.tell_team(host);
         let owners = self.dispatcher.team.members.values().map(|it| &it.record);
         let others: Vec<Name> = owners
@@ -152,15 +152,20 @@ impl EventLoop {
         for incarnation in &there {
             self.forget_linked(incarnation);
         }
+        let since = self.since_of(host, &state);
+        self.deliveries_cut_off(host, since);
+        self.logs_cut_off(host);
         let link = HostLink {
-            since: self.since_of(host, &state),
+            since,
             state,
             version: None,
         };
-        vec![Event::Link {
+        let mut events = vec![Event::Link {
             host: host.clone(),
             link,
-        }]
+        }];
+        events.extend(self.measured_no_more(host));
+        events
     }
 
     /// Returns since when the link is as it is now: an attempt that fails again changes nothing.
@@ -293,6 +298,15 @@ impl EventLoop {
                 self.resources.jobs.hosted.ended_there(host, number, *ended);
                 Vec::new()
             }
+            FromHost::Log { number, piece } => {
+                self.log_read(host, number, piece);
+                Vec::new()
+            }
+            FromHost::Vitals(vitals) => self.measured(host, vitals),
+            FromHost::Taken(taken) => {
+                self.taken_there(host, &taken);
+                Vec::new()
+            }
         }
     }
 
@@ -337,14 +351,8 @@ impl EventLoop {
             host: host.clone(),
             link,
         }];
-        let team = &self.dispatcher.team;
-        let is_there = |member: &&Member| member.terms.host.as_ref() == Some(host);
-        let members = team.members.values().map(|state| &state.record);
-        let owners: Vec<Name> = members
-            .filter(is_there)
-            .map(|member| member.name.clone())
-            .collect();
-        for member in members_of(team, host) {
+        let owners = self.owners_on(host);
+        for member in members_of(&self.dispatcher.team, host) {
             let incarnation = Incarnation::of(member);
             let of = whose(&incarnation);
             let running = now.running.iter().find(|running| running.of == of);

@@ -52,6 +52,7 @@ impl HostDaemon {
             } => self.link_connected(connection, outbound),
             Input::LinkSays { connection, line } => self.home_says(connection, &line),
             Input::Gone { connection } => self.gone(connection),
+            Input::Measured(vitals) => self.links.say(&FromHost::Vitals(*vitals)),
             Input::Link { .. } | Input::JobStep(_) | Input::HostedJobEnded { .. } => {
                 tracing::warn!("a host daemon has no hosts");
             }

@@ -44,7 +44,8 @@ impl HostDaemon {
             return;
         }
         match serde_json::from_str(line) {
-            Ok(ToHost::Hello(hello)) if is_newcomer => self.hello(connection, &hello),
+            Ok(ToHost::Hello(hello)) if is_newcomer => self.hello(connection, &hello, false),
+            Ok(ToHost::Take(hello)) if is_newcomer => self.hello(connection, &hello, true),
             Ok(frame) if !is_newcomer => self.order(connection, frame),
             Ok(_) => {
                 tracing::warn!("home does not say who it is: the link is closed");
@@ -59,10 +60,11 @@ impl HostDaemon {
         }
     }
 
-    fn hello(&mut self, connection: u64, hello: &HomeHello) {
-        let dir = self.dir.root().display().to_string();
+    /// Obeys a home from now on, or refuses it. `takes`: a person says that it is this home now.
+    fn hello(&mut self, connection: u64, hello: &HomeHello, takes: bool) {
         let known = self.log.state.obeys.as_ref().map(|obeyed| &obeyed.home);
-        let checked = obeys(self.home, known, hello, &dir).and_then(|()| self.has_this_name(hello));
+        let known = known.filter(|_| !takes);
+        let checked = obeys(self.home, known, hello).and_then(|()| self.has_this_name(hello));
         if let Err(Disobeyed { why, hint }) = checked {
             tracing::warn!("refuses a home: {why}");
             if let Some(link) = &self.links.newcomer {
@@ -146,7 +148,7 @@ impl HostDaemon {
 
     fn order(&mut self, connection: u64, frame: ToHost) {
         match frame {
-            ToHost::Hello(_) => tracing::warn!("home says twice who it is"),
+            ToHost::Hello(_) | ToHost::Take(_) => tracing::warn!("home says twice who it is"),
             ToHost::Team(now) => self.team_is(now),
             ToHost::Outboxes { taken, copies } => {
                 self.open_outboxes(&taken);
@@ -160,6 +162,20 @@ impl HostDaemon {
             ToHost::Job { number, order } => self.begin_job(number, *order),
             ToHost::EndJob { number } => self.jobs.end(number),
             ToHost::Ping { number } => self.links.say(&FromHost::Pong { number }),
+            ToHost::SayTaken { owner } => self.say_taken(owner),
+            ToHost::SayVitals => self.measure(),
+            ToHost::SayLog {
+                number,
+                owner,
+                from,
+            } => self.say_log(number, &owner, from),
+        }
+    }
+
+    fn say_taken(&mut self, owner: Name) {
+        match self.mail.intake.taken(&self.dir, &owner) {
+            Ok(line) => self.links.say(&FromHost::Taken(OwnerAt { owner, line })),
+            Err(error) => self.warn(format!("the inbox of {owner} cannot be read: {error}")),
         }
     }
 
@@ -368,7 +384,6 @@ fn obeys(
     of_dir: uuid::Uuid,
     known: Option<&HomeIdentity>,
     hello: &HomeHello,
-    dir: &str,
 ) -> Result<(), Disobeyed> {
     let home = &hello.home;
     if hello.protocol != LINK_PROTOCOL {
@@ -388,22 +403,28 @@ fn obeys(
         return Ok(());
     };
     let why = if known.machine != home.machine {
-        "it obeys this home on another machine, so this team directory may be a copy".to_owned()
+        format!(
+            "it obeys this home on another machine (machine-id {}), so this team directory may be a copy",
+            short(&known.machine)
+        )
     } else if known.starts > home.starts {
         let (later, this) = (known.starts, home.starts);
         format!("it has obeyed start {later} of this home, and this is start {this}: an older copy")
     } else {
         return Ok(());
     };
-    let above = Path::new(dir).parent().unwrap_or(Path::new(dir));
+    let name = &hello.host;
     Err(Disobeyed {
         why,
         hint: format!(
-            "lead the team where it was led last; only if that is gone for good: end its `teamd` and \
-             `team-worker` processes on the host, and remove {} there with the transcripts in it",
-            above.display()
+            "lead the team where it was led last; only if that is gone for good: `teamctl host take {name}`"
         ),
     })
+}
+
+/// Returns the beginning of the id of a machine, which tells it from others.
+fn short(machine: &str) -> String {
+    machine.chars().take(8).collect()
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use teamd_shared::control::{
     WireError, WorkerState,
 };
 use teamd_shared::environment::Environment;
+use teamd_shared::host::HostVitals;
 use teamd_shared::job::JobReport;
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
@@ -94,6 +95,8 @@ pub(crate) enum Input {
         job: u64,
         ended: Result<JobReport, String>,
     },
+    /// What this machine has to give, as a host daemon has it measured.
+    Measured(Box<HostVitals>),
 }
 
 /// A command, or a lead that is connected by MCP.

@@ -6,18 +6,22 @@
 //! both sides say anew what holds.
 
 mod bulk;
+mod deliveries;
 mod dial;
+mod measurements;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use teamd_shared::clock;
 use teamd_shared::control::{ToWorker, Welcome};
 use teamd_shared::environment::Environment;
-use teamd_shared::host::Host;
+use teamd_shared::host::{Host, HostVitals};
 use teamd_shared::inbox::{LinePlace, ReadError, line_before, position_after};
-use teamd_shared::link::{MailLine, StartOrder, ToHost, Whose, given_to_hosts};
+use teamd_shared::link::{
+    HomeHello, MailLine, StartOrder, ToHost, Whose, given_to_hosts, name_for_hosts,
+};
 use teamd_shared::member::Member;
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
@@ -27,10 +31,14 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 pub(crate) use self::bulk::BulkChannel;
+use self::deliveries::Deliveries;
 use self::dial::Dialer;
 pub(crate) use self::dial::LinkNews;
+pub(crate) use self::measurements::AwaitedVitals;
+use self::measurements::Measurements;
 use super::connections::Inputs;
 use super::mail_relay::{IntakeError, MailIntake, OutboxLine, OutboxReader};
+use crate::core::caller::ReplyTo;
 use crate::core::incarnation::Incarnation;
 
 /// All links.
@@ -43,6 +51,17 @@ pub(crate) struct Links {
     pub(crate) starts: u64,
     /// Whether the roster was written since the hosts were told of it.
     pub(crate) roster_is_new: bool,
+    /// Whether this daemon has replaced another: then each host daemon is replaced, too.
+    pub(crate) replaces: bool,
+    /// The commands that wait for mail to be at a host.
+    pub(crate) deliveries: Deliveries,
+    /// What waits for what hosts have to give.
+    pub(crate) measurements: Measurements,
+    /// The commands that wait for a piece of a log, by the numbers of the questions.
+    pub(crate) log_readers: BTreeMap<u64, LogReader>,
+    last_question: u64,
+    /// The hosts that a person has told to obey this home: each is told so once.
+    takes: BTreeSet<Name>,
 }
 
 /// The link to one host.
@@ -61,6 +80,13 @@ struct Link {
     last_to_lead: Option<(LinePlace, Box<Message>)>,
 }
 
+/// A command that waits for a piece of a log.
+#[derive(Debug)]
+pub(crate) struct LogReader {
+    pub(crate) client: ReplyTo,
+    pub(crate) host: Name,
+}
+
 /// A connection with a host daemon.
 #[derive(Debug)]
 struct LinkConnection {
@@ -72,6 +98,10 @@ struct LinkConnection {
     has_said: bool,
     /// The version of the program there.
     version: String,
+    /// Why commands cannot be confined there as promised, if they cannot.
+    weakness: Option<String>,
+    /// What it has to give, as it has said last.
+    vitals: Option<HostVitals>,
     /// The outboxes to the members of the host.
     outboxes: BTreeMap<Name, OutboxToMember>,
     /// The text of `config.json` that was said last, with the names: nothing is said twice.
@@ -136,6 +166,12 @@ impl Links {
             links: BTreeMap::new(),
             starts: 0,
             roster_is_new: false,
+            replaces: false,
+            deliveries: Deliveries::default(),
+            measurements: Measurements::default(),
+            log_readers: BTreeMap::new(),
+            last_question: 0,
+            takes: BTreeSet::new(),
         }
     }
 
@@ -156,6 +192,7 @@ impl Links {
             inputs: self.inputs.clone(),
             now: Arc::clone(&now),
             wants_room: Arc::clone(&wants_room),
+            replaces: self.replaces,
         };
         let link = Link {
             host: host.clone(),
@@ -170,6 +207,21 @@ impl Links {
         self.links.insert(host.name.clone(), link);
     }
 
+    /// Has a host obey this home, with the next connection.
+    pub(crate) fn take_over(&mut self, host: &Name) {
+        self.takes.insert(host.clone());
+    }
+
+    /// Says who home is: the first frame.
+    pub(crate) fn say_hello(&mut self, host: &Name, hello: HomeHello) {
+        let frame = if self.takes.remove(host) {
+            ToHost::Take(hello)
+        } else {
+            ToHost::Hello(hello)
+        };
+        self.say(host, frame);
+    }
+
     /// Ends the link to a host. Its `ssh` ends with the task.
     pub(crate) fn hang_up(&mut self, host: &Name) {
         if let Some(link) = self.links.remove(host) {
@@ -182,7 +234,7 @@ impl Links {
         &mut self,
         host: &Name,
         number: u64,
-        version: String,
+        (version, weakness): (String, Option<String>),
         (frames, cut): (mpsc::Sender<ToHost>, Arc<Notify>),
     ) {
         if let Some(link) = self.links.get_mut(host) {
@@ -192,6 +244,8 @@ impl Links {
                 cut,
                 has_said: false,
                 version,
+                weakness,
+                vitals: None,
                 outboxes: BTreeMap::new(),
                 told: None,
             });
@@ -223,6 +277,61 @@ impl Links {
     /// Returns the version of the program at a host that is connected.
     pub(crate) fn version(&self, host: &Name) -> Option<String> {
         Some(self.connection(host)?.version.clone())
+    }
+
+    /// Returns why commands cannot be confined at a host that is connected as promised, and what it
+    /// has to give, as far as it has said.
+    pub(crate) fn described(&self, host: &Name) -> (Option<String>, Option<HostVitals>) {
+        let connection = self.connection(host);
+        connection.map_or((None, None), |connection| {
+            (connection.weakness.clone(), connection.vitals.clone())
+        })
+    }
+
+    /// Records what a host has to give.
+    pub(crate) fn has_vitals(&mut self, host: &Name, vitals: HostVitals) {
+        if let Some(connection) = self.connection_mut(host) {
+            connection.vitals = Some(vitals);
+        }
+    }
+
+    /// Asks all hosts that are connected what they have to give, and returns them.
+    pub(crate) fn ask_vitals(&mut self) -> BTreeSet<Name> {
+        let mut asked = BTreeSet::new();
+        for host in self.up() {
+            if let Some(connection) = self.connection_mut(&host)
+                && connection.has_said
+            {
+                // What it had is no answer to what it has.
+                connection.vitals = None;
+                self.say(&host, ToHost::SayVitals);
+                asked.insert(host);
+            }
+        }
+        asked
+    }
+
+    /// Forgets the commands of a connection that is closed.
+    pub(crate) fn drop_client(&mut self, connection: u64) {
+        self.deliveries.drop_connection(connection);
+        self.measurements.drop_connection(connection);
+        self.log_readers
+            .retain(|_, reader| reader.client.connection != connection);
+    }
+
+    /// Asks a host for a piece of a log.
+    pub(crate) fn ask_log(&mut self, reader: LogReader, owner: &Name, from: Option<u64>) {
+        self.last_question += 1;
+        let number = self.last_question;
+        let owner = owner.clone();
+        let host = reader.host.clone();
+        self.log_readers.insert(number, reader);
+        let question = ToHost::SayLog {
+            number,
+            owner,
+            from,
+        };
+        self.say(&host, question);
     }
 
     /// Records that a host does not obey: its link is not dialled again until a person has done
@@ -320,6 +429,10 @@ impl Links {
         let worker = self
             .worker(host, &incarnation)
             .ok_or_else(|| format!("{host} cannot be reached"))?;
+        let mut environment = environment.clone();
+        let link = self.links.get(host);
+        let names = link.map(|link| link.host.terms.env.as_slice());
+        name_for_hosts(&mut environment, names.unwrap_or_default());
         let place = |offset| line_of(&self.dir, &member.name, offset);
         let returned = member.exit.as_ref().and_then(|exit| exit.returned_up_to);
         let order = StartOrder {
@@ -329,7 +442,7 @@ impl Links {
                 Some(position) => place(position.offset)?,
                 None => None,
             },
-            variables: given_to_hosts(environment),
+            variables: given_to_hosts(&environment),
         };
         self.add_outbox(host, &member.name, None);
         self.say(host, ToHost::Start(Box::new(order)));
@@ -443,7 +556,7 @@ impl Links {
             }
             let line = match outbox.reader.next(&dir, clock::wall()) {
                 Ok(Some(line)) => line,
-                Ok(None) => return,
+                Ok(None) => break,
                 Err(error) => {
                     outbox.reader.has_more = false;
                     tracing::error!("the outbox to {owner} on {host} cannot be read: {error}");
@@ -457,6 +570,11 @@ impl Links {
                 connection.cut.notify_one();
                 return;
             }
+        }
+        // All lines are on their way: the answer comes behind them.
+        if self.deliveries.take_unasked(owner) {
+            let owner = owner.clone();
+            self.say(host, ToHost::SayTaken { owner });
         }
     }
 

@@ -179,6 +179,7 @@ impl Io for DaemonResources {
                     self.connections.forget(&Incarnation::of(member));
                 }
             }
+            Action::TakeOver(host) => self.links.take_over(host),
             Action::Look(client, id, order, terms) => {
                 let facts = self.spawn_facts(order, terms);
                 return vec![Event::Spawn(*client, id.clone(), order.clone(), facts)];

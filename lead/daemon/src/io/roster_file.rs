@@ -129,6 +129,7 @@ impl RosterFile {
             usage: member.usage,
             other_models: member.other_models.clone(),
             read: member.host_read.unwrap_or_default(),
+            gate: member.host.as_ref().map(|_| member.gate),
         })
     }
 
@@ -192,7 +193,7 @@ impl RosterFile {
             },
             workspace: member.terms.workspace.clone(),
             checkout: member.terms.checkout.clone(),
-            gate: team.gate(name),
+            gate: runtime.shown_gate(team, member),
             sandbox: member.terms.sandbox.clone(),
             mcp: mcp.collect(),
             limits: member.terms.limits,

@@ -19,7 +19,7 @@ impl<T: Tools> Session<T> {
             content,
             wait: false,
         };
-        self.order(ask).await?;
-        Ok(RequestPlan::report(&name))
+        let done = self.order(ask).await?;
+        Ok(RequestPlan::report(&name, &done))
     }
 }

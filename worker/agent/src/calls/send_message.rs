@@ -86,14 +86,26 @@ pub(super) async fn send_message(
     }
     // One look for all of them.
     let now = LazyCell::new(look);
+    let here = LazyCell::new(|| host_of_sender(outbox));
+    let mut crossing = Vec::new();
     for (name, member, line) in appended {
-        match member.map_or(Ok(()), |member| check_delivery(outbox, &member, line, &now)) {
+        let Some(member) = member else {
+            sent.push(name);
+            continue;
+        };
+        // Its process is on another machine: only the roster tells whether it runs.
+        if member.host != *here && still_runs(&now, &member) {
+            crossing.push(on_its_way(&member));
+            continue;
+        }
+        match check_delivery(outbox, &member, line, &now) {
             Ok(()) => sent.push(name),
             Err(why) => failed.push(why),
         }
     }
     let mut parts = Vec::new();
     parts.extend((!sent.is_empty()).then(|| format!("sent to {}", sent.join(", "))));
+    parts.extend(crossing);
     parts.extend((!before.is_empty()).then(|| {
         format!(
             "sent to {} before the worker was restarted, and not a second time (a teammate that ended or was spawned \
@@ -107,6 +119,31 @@ pub(super) async fn send_message(
         Ok(parts.join("; "))
     } else {
         Err(parts.join("; "))
+    }
+}
+
+/// Returns the host of this worker; none at home, and where the roster does not tell.
+fn host_of_sender(outbox: &Outbox) -> Option<Name> {
+    let from = outbox.from();
+    let roster = roster(Roster::load_one(outbox.dir(), from)).ok()?;
+    roster.member(from)?.host.clone()
+}
+
+fn still_runs(now: &Result<Roster, String>, before: &RosterMember) -> bool {
+    let member = now.as_ref().ok().and_then(|now| now.member(&before.name));
+    member
+        .is_some_and(|member| member.spawned_seq == before.spawned_seq && !member.status.is_ended())
+}
+
+/// Says what is known of a message to a member on another machine: its line is in the outbox here.
+fn on_its_way(to: &RosterMember) -> String {
+    let name = &to.name;
+    match (&to.host, to.unreachable_since) {
+        (Some(host), Some(_)) => {
+            format!("waiting for {host}, which cannot be reached now: {name} gets it then")
+        }
+        (Some(host), None) => format!("on its way to {name}, on {host}"),
+        (None, _) => format!("on its way to {name}, on another machine"),
     }
 }
 

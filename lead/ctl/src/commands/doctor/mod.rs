@@ -10,6 +10,7 @@ mod config;
 mod files;
 mod finding;
 mod fix;
+pub(super) mod hosts;
 mod leftovers;
 mod machine;
 mod mcp;
@@ -43,8 +44,9 @@ use self::snapshot::Snapshot;
 type Examination = fn(&Snapshot, &mut DoctorCheck) -> Option<String>;
 
 /// The checks of a team directory, in the order in which they are reported.
-const CHECKS: [(&str, Examination); 10] = [
+const CHECKS: [(&str, Examination); 11] = [
     ("daemon", start::daemon),
+    ("hosts", hosts::hosts),
     ("file system", machine::file_system),
     ("disk", machine::disk),
     ("journal", start::journal),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use teamd_client::act::send;
+use teamd_client::act::unreachable::waiting_for;
 use teamd_client::args::MailboxName;
 use teamd_client::context::Context;
 use teamd_client::daemon_lock::is_locked;
@@ -131,8 +132,8 @@ impl ToolCaller<'_> {
                     content: input.content,
                     wait: false,
                 };
-                self.order(&dir, ask)?;
-                Ok(RequestPlan::report(&name))
+                let done = self.order(&dir, ask)?;
+                Ok(RequestPlan::report(&name, &done))
             }
             LeadCall::Review(input) => {
                 self.judge(&dir, input.request_id, input.approve, input.feedback)
@@ -215,7 +216,14 @@ impl ToolCaller<'_> {
         let to = MailboxName { to, owner };
         let durability = self.context.settings.durability;
         send::from(dir, LEAD, &to, content, durability)
-            .map(|_| format!("sent to {}", to.to))
+            .map(|awaited| match awaited {
+                Some(host) => format!(
+                    "{}: {} has it when it is reached",
+                    waiting_for(&host),
+                    to.to
+                ),
+                None => format!("sent to {}", to.to),
+            })
             .map_err(|error| explained(&error))
     }
 

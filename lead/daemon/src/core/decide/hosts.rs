@@ -1,7 +1,9 @@
 //! The hosts of the team, and what a host reports of the processes there.
 
 use teamd_shared::control::{Done, Refusal, RefusalCode, SpawnOrder};
-use teamd_shared::host::{Host, HostStatus, Hosts, LinkState, can_be_dialled, can_be_host};
+use teamd_shared::host::{
+    Host, HostStatus, Hosts, LinkState, can_be_dialled, can_be_host, can_be_workspace, is_full,
+};
 use teamd_shared::id::Ids;
 use teamd_shared::journal::{Record, TeamEvent, TeamRecord};
 use teamd_shared::member::{Ending, Phase};
@@ -26,6 +28,10 @@ impl DecisionView<'_> {
         can_be_host(&host.name).map_err(|why| usage(why).hint("take another name"))?;
         can_be_dialled(&host.ssh)
             .map_err(|why| usage(why).hint("name it as for ssh: `--ssh USER@HOST`"))?;
+        if let Some(workspace) = &host.terms.workspace {
+            can_be_workspace(workspace, &host.name)
+                .map_err(|why| usage(why).hint("name it absolute, or beginning with `~/`"))?;
+        }
         let dial = Decision::default()
             .act(Action::Dial(host.clone()))
             .act(Action::WaitForLink(client, host.name.clone()));
@@ -68,6 +74,16 @@ impl DecisionView<'_> {
             .changed_hosts(hosts)
             .act(Action::HangUp(name.clone()))
             .act(Action::Reply(client, Ok(Done::Hosts(shown)))))
+    }
+
+    /// Has a host obey this home with a new connection.
+    pub(super) fn take_host(&self, client: ReplyTo, name: &Name) -> Result<Decision, Refusal> {
+        let host = self.known_host(name)?;
+        Ok(Decision::default()
+            .act(Action::HangUp(name.clone()))
+            .act(Action::TakeOver(name.clone()))
+            .act(Action::Dial(host.clone()))
+            .act(Action::WaitForLink(client, name.clone())))
     }
 
     fn has_no_members(&self, host: &Name) -> Result<(), Refusal> {
@@ -146,6 +162,8 @@ impl DecisionView<'_> {
                 version: link.and_then(|link| link.version.clone()),
                 teammates: u32::try_from(members_of(self.team, &host.name).count())
                     .unwrap_or(u32::MAX),
+                weakness: None,
+                vitals: None,
             }
         };
         hosts.list.iter().map(show).collect()
@@ -190,7 +208,6 @@ impl DecisionView<'_> {
         let Some(host) = &terms.host else {
             return Ok(());
         };
-        self.known_host(host)?;
         let had_checkout = self
             .resumed(order)
             .is_some_and(|it| it.terms.checkout.is_some());
@@ -200,6 +217,14 @@ impl DecisionView<'_> {
             );
             return Err(Refusal::new(RefusalCode::Usage, message)
                 .hint("add `--checkout`, or leave `--auto` out and give it work by messages"));
+        }
+        let there = members_of(self.team, host).count();
+        let there = u32::try_from(there).unwrap_or(u32::MAX);
+        if let Some(why) = is_full(self.known_host(host)?, there) {
+            return Err(conflict(
+                format!("{host} is full: {why}"),
+                "`teamctl shutdown` one of them, or raise `max` in `[hosts]` of team.toml",
+            ));
         }
         let link = self.runtime.link_to(host).map(|link| &link.state);
         match link {

@@ -14,6 +14,7 @@ use teamd_shared::terms::TOKEN_HOST;
 use super::{Decision, DecisionView, conflict};
 use crate::core::caller::{Actor, ReplyTo};
 use crate::core::event::{Action, Until};
+use crate::core::waiters::waits_for_host;
 
 impl DecisionView<'_> {
     /// Has a command answered when a plan or review is not pending any more.
@@ -205,7 +206,12 @@ impl DecisionView<'_> {
                 .as_ref()
                 .filter(|(before, _)| before == id)
         {
-            return Ok(Decision::default().act(gate_closed(client, &state.record, *seq, wait)));
+            return Ok(Decision::default().act(self.gate_closed(
+                client,
+                &state.record,
+                *seq,
+                wait,
+            )));
         }
         let member = self.running(name)?;
         if *name == Name::lead() {
@@ -224,7 +230,7 @@ impl DecisionView<'_> {
             gate: Gate::Closed,
             ..self.updated(member)
         };
-        let done = gate_closed(client, &member, self.team.seq + 1, wait);
+        let done = self.gate_closed(client, &member, self.team.seq + 1, wait);
         let record = MemberRecord {
             command_id: Some(id.clone()),
             content: Some(content.to_owned()),
@@ -238,16 +244,16 @@ impl DecisionView<'_> {
             .fits(Decision::default().record(Record::Member(Box::new(record))))?
             .act(done))
     }
-}
 
-/// Answers a command that closes a gate: now, or when the worker has applied that line.
-fn gate_closed(client: ReplyTo, member: &Member, seq: u64, wait: bool) -> Action {
-    let incarnation = member.incarnation;
-    if wait {
-        let until = Until::GateClosed { incarnation, seq };
-        Action::Wait(client, member.name.clone(), until)
-    } else {
-        Action::Reply(client, Ok(Done::Recorded { incarnation }))
+    /// Answers a command that closes a gate: now, or when the worker has applied that line.
+    fn gate_closed(&self, client: ReplyTo, member: &Member, seq: u64, wait: bool) -> Action {
+        let incarnation = member.incarnation;
+        if wait {
+            let until = Until::GateClosed { incarnation, seq };
+            return Action::Wait(client, member.name.clone(), until);
+        }
+        let waits = waits_for_host(self.runtime, member);
+        Action::Reply(client, Ok(waits.unwrap_or(Done::Recorded { incarnation })))
     }
 }
 

@@ -128,11 +128,15 @@ impl Dispatcher {
             | Action::Terminate(_)
             | Action::Look(..)
             | Action::Run(..)
+            | Action::TakeOver(_)
             | Action::EndJob(_) => self.hand_on(action, io),
         }
     }
 
     pub(super) fn hand_on(&mut self, action: Action, io: &mut dyn Io) {
+        if let Action::Say(incarnation, frame) = &action {
+            self.runtime.sends(incarnation, frame);
+        }
         let events = io.perform(&self.team, &action);
         self.events.extend(events);
     }

@@ -1,13 +1,14 @@
 //! The links to the hosts, as they are reported. Nothing of that is journaled: a host that cannot
 //! be reached has ended nothing.
 
-use teamd_shared::host::LinkState;
+use teamd_shared::host::{AwaitedHost, LinkState};
 use teamd_shared::journal::Team;
-use teamd_shared::member::Member;
+use teamd_shared::member::{Gate, Member};
 use teamd_shared::name::Name;
 
 use super::member::WorkerLink;
 use super::{MemberRuntime, Runtime};
+use crate::core::incarnation::Incarnation;
 
 /// The link to one host.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,6 +83,28 @@ impl Runtime {
             Some(link) => Some(link.since),
             None => Some(member.updated_at),
         }
+    }
+}
+
+impl Runtime {
+    /// Returns the host that everything for a member waits for; none if it can be reached, or is
+    /// being dialled for the first time.
+    pub(crate) fn awaited_host(&self, member: &Member) -> Option<AwaitedHost> {
+        let name = member.terms.host.as_ref()?;
+        let link = self.hosts.get(name).filter(|link| !link.is_up())?;
+        Some(AwaitedHost {
+            name: name.clone(),
+            unreachable_since: Some(link.since),
+        })
+    }
+
+    /// Returns the gate of a member for people: that of a member on a host as its worker has
+    /// confirmed it.
+    pub(crate) fn shown_gate(&self, team: &Team, member: &Member) -> Gate {
+        let is_hosted = member.terms.host.is_some();
+        let worker = self.of(&Incarnation::of(member)).filter(|_| is_hosted);
+        let confirmed = worker.and_then(|worker| worker.gate.confirmed());
+        confirmed.unwrap_or_else(|| team.gate(&member.name))
     }
 }
 

@@ -9,6 +9,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::member::Doing;
 use teamd_shared::usage::OtherModels;
 
+use super::gate::ConfirmedGate;
 use super::ladder::Ladder;
 use super::refusals::BranchRefusals;
 use crate::core::watchdog::ResponseWatch;
@@ -44,6 +45,8 @@ pub(crate) struct MemberRuntime {
     pub(crate) watches: bool,
     pub(super) ladder: Ladder,
     pub(super) watch: ResponseWatch,
+    /// The gate, as it has confirmed it.
+    pub(crate) gate: ConfirmedGate,
     /// How old the incarnation was when this daemon took it over.
     pub(super) adopted_age: Duration,
 }
@@ -102,6 +105,7 @@ impl MemberRuntime {
         self.refusals.is_current &= state.doing != Doing::Working;
         self.became_idle =
             state.doing == Doing::Idle && (self.became_idle || self.state.doing == Doing::Working);
+        self.gate.confirm(state.applied_seq);
         self.state = state.clone();
     }
 }

@@ -14,6 +14,7 @@ fn idle() -> LastSaid {
         usage: Usage::default(),
         other_models: OtherModels::default(),
         read: 0,
+        gate: None,
     }
 }
 

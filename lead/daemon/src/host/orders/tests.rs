@@ -19,7 +19,7 @@ fn hello(home: Uuid, machine: &str, starts: u64) -> HomeHello {
 fn a_host_obeys_one_home_and_no_copy_of_it() {
     let home = Uuid::from_u128(1);
     let known = hello(home, "m", 4).home;
-    let asks = |known, hello: HomeHello| obeys(home, known, &hello, "/x/hosts/1/.team");
+    let asks = |known, hello: HomeHello| obeys(home, known, &hello);
     assert_eq!(asks(None, hello(home, "m", 1)), Ok(()));
     for starts in [4, 5] {
         assert_eq!(asks(Some(&known), hello(home, "m", starts)), Ok(()));
@@ -29,7 +29,7 @@ fn a_host_obeys_one_home_and_no_copy_of_it() {
     let elsewhere = refused(hello(home, "other", 9));
     assert!(elsewhere.why.contains("another machine"), "{elsewhere:?}");
     assert!(
-        elsewhere.hint.contains("remove /x/hosts/1 there"),
+        elsewhere.hint.contains("`teamctl host take box`"),
         "{elsewhere:?}"
     );
     let another = refused(hello(Uuid::from_u128(2), "m", 9));

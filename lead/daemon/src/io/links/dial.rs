@@ -86,17 +86,21 @@ pub(super) struct Dialer {
     pub(super) now: Arc<Notify>,
     /// The event loop waits for room.
     pub(super) wants_room: Arc<AtomicBool>,
+    /// Whether the first connection replaces the host daemon, as this daemon has replaced another.
+    pub(super) replaces: bool,
 }
 
 impl Dialer {
     /// Dials, until the task is aborted.
     pub(super) async fn run(self) {
         let mut attempts = 0;
+        let mut replaces = self.replaces;
         loop {
             let connection = next_number();
-            let ended = self.connect(connection).await;
+            let ended = self.connect(connection, replaces).await;
             if ended.was_up {
                 attempts = 0;
+                replaces = false;
             }
             attempts += 1;
             let is_final = matches!(ended.state, LinkState::NeedsAttention { .. });
@@ -126,13 +130,14 @@ impl Dialer {
         self.inputs.send(input).await.is_ok()
     }
 
-    fn command(&self) -> Command {
+    fn command(&self, replaces: bool) -> Command {
         let weak = if self.host.allow_weak_sandbox {
             " --allow-weak-sandbox"
         } else {
             ""
         };
-        let mut command = ssh(&self.host, self.home, weak);
+        let replace = if replaces { " --replace" } else { "" };
+        let mut command = ssh(&self.host, self.home, &format!("{weak}{replace}"));
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -141,8 +146,8 @@ impl Dialer {
     }
 
     /// Carries frames until the connection ends. Returns how.
-    async fn connect(&self, connection: u64) -> ConnectionEnd {
-        let mut child = match self.command().spawn() {
+    async fn connect(&self, connection: u64, replaces: bool) -> ConnectionEnd {
+        let mut child = match self.command(replaces).spawn() {
             Ok(child) => child,
             Err(error) => {
                 return ConnectionEnd::before(unreachable(format!("cannot run ssh: {error}")));
@@ -192,10 +197,10 @@ impl Dialer {
                     hello.version, hello.protocol
                 ),
                 hint: format!(
-                    "install teamd {} there, then `teamctl host add {} --ssh {}`",
-                    env!("CARGO_PKG_VERSION"),
+                    "`teamctl host add {} --ssh {} --install` installs teamd {} there",
                     self.host.name,
-                    self.host.ssh
+                    self.host.ssh,
+                    env!("CARGO_PKG_VERSION")
                 ),
             });
         }
@@ -508,7 +513,7 @@ fn state_of_end(name: &Name, code: Option<i32>, said: &str) -> LinkState {
     if code == Some(127) {
         return attention(
             "there is no teamd on the PATH of its login",
-            format!("install teamd there, then `teamctl host login {name}`"),
+            format!("`teamctl host add {name} --install` installs it, with `--ssh` as before"),
         );
     }
     let why = match (said, code) {

@@ -103,6 +103,33 @@ fn a_running_teammate_gets_the_line_under_the_given_id() {
 }
 
 #[test]
+fn a_message_to_another_machine_is_said_to_be_on_its_way() {
+    let team = team(&[("bob", "idle"), ("carol", "idle"), ("dave", "idle")]);
+    let on_host = |name: &str, host: Value, since: Value| {
+        let fields =
+            json!({"name": name, "status": "idle", "host": host, "unreachable_since": since});
+        roster_member(&fields)
+    };
+    let mut roster = vec![
+        on_host("bob", json!("box"), Value::Null),
+        on_host("carol", json!("gpu"), json!(7.0)),
+        on_host("dave", Value::Null, Value::Null),
+    ];
+    write_roster(team.outbox.dir(), &roster);
+    assert_eq!(send(&team, "bob").content, "on its way to bob, on box");
+    let waits = send(&team, "carol");
+    assert!(!waits.is_error, "{waits:?}");
+    assert!(waits.content.starts_with("waiting for gpu"), "{waits:?}");
+    assert_eq!(send(&team, "dave").content, "sent to dave");
+    // Of a sender on that host.
+    roster.push(on_host("alice", json!("box"), Value::Null));
+    write_roster(team.outbox.dir(), &roster);
+    assert_eq!(send(&team, "bob").content, "sent to bob");
+    let home = send(&team, "dave").content;
+    assert_eq!(home, "on its way to dave, on another machine");
+}
+
+#[test]
 fn lead_and_user_are_reached_through_the_leads_inbox() {
     let team = team(&[]);
     assert!(!send(&team, "lead").is_error && !send(&team, "user").is_error);

@@ -1,7 +1,7 @@
 //! Hosts: when a spawn there is refused, what an unreachable host does not end, and what is lost.
 
 use teamd_shared::control::{Command, RefusalCode, SpawnOrder};
-use teamd_shared::host::{Host, LinkState};
+use teamd_shared::host::{Host, HostTerms, LinkState};
 use teamd_shared::inbox::UnreadMail;
 use teamd_shared::member::{Ending, Phase, Restart, TermsPatch};
 use teamd_shared::process::Identity;
@@ -58,6 +58,7 @@ fn linked() -> Harness {
         name: name("box"),
         ssh: "u@box".to_owned(),
         allow_weak_sandbox: false,
+        terms: HostTerms::default(),
     };
     let add = Event::Command(CLIENT, Actor::Person, Command::AddHost(host));
     let added = harness.on(&add);

@@ -1,0 +1,57 @@
+//! `[hosts.NAME]`: how a host is to be. The journal has the hosts; a command that uses one records
+//! what the file says of it.
+
+use serde::Deserialize;
+
+use crate::effects::KeyEffects;
+use crate::host::{Host, HostTerms};
+use crate::name::Name;
+use crate::terms::{count, variables};
+
+/// The table of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HostTable {
+    /// Where `ssh` finds it; none: by its name.
+    ssh: Option<String>,
+    /// How many teammates run there at the most.
+    #[serde(deserialize_with = "count")]
+    max: Option<u32>,
+    /// Where those work that name no directory.
+    workspace: Option<String>,
+    /// The names of further variables that they get.
+    #[serde(deserialize_with = "variables")]
+    env: Vec<String>,
+}
+
+impl HostTable {
+    /// Returns the host as it is to be recorded. `recorded` is the host as it is now.
+    pub fn host(&self, name: &Name, recorded: Option<&Host>) -> Host {
+        Host {
+            name: name.clone(),
+            ssh: self.ssh.clone().unwrap_or_else(|| name.to_string()),
+            // Only a person says that, with `host add`.
+            allow_weak_sandbox: recorded.is_some_and(|host| host.allow_weak_sandbox),
+            terms: HostTerms {
+                max: self.max,
+                workspace: self.workspace.clone(),
+                env: self.env.clone(),
+            },
+        }
+    }
+
+    /// Reports what each key does: the owner of a host has the keys and the work of the teammates
+    /// there.
+    pub(crate) fn effects(&self, name: &Name, to: &mut KeyEffects<'_>) {
+        let Self {
+            ssh,
+            max,
+            workspace,
+            env,
+        } = self;
+        to.widens("ssh", [ssh.as_deref().unwrap_or(name.as_str())]);
+        to.widens("workspace", workspace);
+        to.widens("env", env);
+        to.limits("max", max.map(f64::from), None);
+    }
+}

@@ -201,7 +201,7 @@ pub const INSTALLED: &str = ".local/share/teamd";
 pub fn line_there(command: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!(
-        r#"exec sh -c 'PATH="$HOME/{INSTALLED}/{version}-$(uname -m):$PATH:$HOME/.local/bin:$HOME/.cargo/bin"; export PATH; exec teamd {command}'"#
+        r#"exec sh -c 'own="$HOME/{INSTALLED}/{version}-$(uname -m)"; [ ! -d "$own" ] || PATH="$own:$PATH"; PATH="$PATH:$HOME/.local/bin:$HOME/.cargo/bin"; export PATH; exec teamd {command}'"#
     )
 }
 

@@ -782,7 +782,7 @@ fn what_cannot_be_done_on_a_host_is_refused_with_a_next_step() {
             "~/work",
             "--checkout",
         ],
-        "cannot have a checkout",
+        "is of the repository of this team",
     );
     refused(
         &["host", "add", "x", "--ssh=-oProxyCommand=touch x"],

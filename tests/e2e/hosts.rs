@@ -297,8 +297,10 @@ fn what_is_sent_while_a_link_is_cut_arrives_once_and_in_order() {
     hosts.until_made("box", "order.txt");
     let pid = hosts.host_pid("alice");
     hosts.cut("box");
-    let shown = hosts.team.json(["status"]);
-    assert!(shown.to_string().contains("unreachable"), "{shown}");
+    hosts.team.until("status to say so", || {
+        let shown = hosts.team.json(["status"]);
+        shown.to_string().contains("unreachable")
+    });
     let sent = hosts.team.teamctl(["send", "alice", "/bash true"]).ok();
     let waiting = "waiting for box (unreachable since ";
     assert!(sent.stdout.contains(waiting), "{sent:?}");

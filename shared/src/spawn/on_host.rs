@@ -41,7 +41,7 @@ pub(super) fn check_on_host(
             None => Ok(()),
             Some(_) => Err(usage(
                 format!("a checkout on {host} is of the repository of this team"),
-                "leave `--workspace` out, or the checkout (`--no-checkout`)",
+                "leave `--workspace` out, or the checkout (`checkout = false` in team.toml)",
             )),
         };
     }

@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use teamd_shared::control::{Command, Directive, McpServerReport, ToWorker};
+use teamd_shared::control::{Command, Directive, McpServerReport, TaskOrder, ToWorker};
 use teamd_shared::member::Waiting;
 use teamd_shared::watch::SLOW_TICK;
 use teamd_worker_sandbox::run::EndedCommand;
@@ -25,6 +25,17 @@ const AT_ONCE: usize = 64;
 
 /// How long the daemon may take to answer the lead agent.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The same where a job must be done first: objects can have to cross a slow link.
+const PATIENCE_WITH_JOBS: Duration = Duration::from_secs(1200);
+
+/// Returns how long the daemon may take to answer a command.
+fn patience(command: &Command) -> Duration {
+    use TaskOrder::{Claim, Release, Submit};
+    match command {
+        Command::Task(Claim(_) | Submit(..) | Release(..)) => PATIENCE_WITH_JOBS,
+        _ => PATIENCE,
+    }
+}
 
 /// The sources of events.
 #[derive(Debug)]
@@ -103,7 +114,8 @@ impl<T: Tools> Dispatcher<T> {
     /// Asks the daemon for something, as the lead agent, and serves until it answers, or the state
     /// stops that.
     pub(crate) async fn ask(&mut self, command: Command) -> Result<DaemonReply, Why> {
-        let asked = self.ask_while(command, tokio::time::sleep(PATIENCE)).await;
+        let over = tokio::time::sleep(patience(&command));
+        let asked = self.ask_while(command, over).await;
         asked.map(|reply| reply.unwrap_or(Err(Unanswered::Lost)))
     }
 

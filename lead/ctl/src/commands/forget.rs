@@ -89,13 +89,19 @@ async fn forget(
     let before = identified.collect::<Result<Vec<_>, _>>()?;
     let outputs = background::numbers(dir, name)?;
     let mut client = Client::connect(dir).await?;
-    let mut files = match client
-        .call(Command::Forget {
-            name: name.clone(),
-            discard,
-        })
-        .await?
-    {
+    let forget = Command::Forget {
+        name: name.clone(),
+        discard,
+    };
+    // A checkout is saved and removed first, perhaps over a slow link.
+    let roster = roster::load(dir)?;
+    let has_checkout = roster.member(name).is_some_and(|it| it.checkout.is_some());
+    let answer = if has_checkout {
+        client.call_and_wait(forget).await?
+    } else {
+        client.call(forget).await?
+    };
+    let mut files = match answer {
         Done::Forgotten { files } => files,
         other => return Err(unexpected(&other)),
     };

@@ -159,9 +159,16 @@ async fn cloned(git: &Git<'_>, root: &Path, top: &str) -> Result<Option<Vec<Stri
     let home = Path::new(&git.order.home);
     put_note(&Checkout::note(home, root), root)?;
     let unfinished = Unfinished::begin(git, root)?;
+    let from = match git.order.host {
+        Some(_) => "what crosses a link",
+        None => "",
+    };
     // With an earlier checkout of that name it has run.
     git.setting.dir.remove(&TeamPath::setup(&git.order.name))?;
-    let made = match git.run(CLONE, &unfinished.at, &[("TOP", top)]).await {
+    let made = match git
+        .run(CLONE, &unfinished.at, &[("TOP", top), ("FROM", from)])
+        .await
+    {
         Ok(values) => fs::rename(&unfinished.at, root)
             .map(|()| values.all("note"))
             .map_err(|_| not_empty(root)),

@@ -18,20 +18,22 @@ git index-pack --fix-thin --stdin <&4
 if [ -s "$TMPDIR/shallow" ]; then cp -- "$TMPDIR/shallow" "$at/shallow"; else rm -f -- "$at/shallow"; fi
 { sed '/^shallow /d; s/ .*//' "$TMPDIR/names" && { [ -z "$T_ALSO" ] || printf '%s\n' "$T_ALSO"; }; } | git rev-list --objects --quiet --stdin --not --all ||
     refuse 'objects are missing in what came from home' 'try again'
-list_names() { LC_ALL=C sort -o "$1" "$1"; }
+[ "$(wc -l <"$TMPDIR/names")" -lt 100 ] && many= || many=1
+# The first time, and where they are many, each is not synced by itself: the copy can be made again.
+update_names() { git ${many:+-c core.fsync=none} update-ref --no-deref --stdin; }
 sed -n 's/^[0-9a-f]* \(refs\/[^ ]*\) $/\1/p' "$TMPDIR/names" >"$TMPDIR/plain"
-list_names "$TMPDIR/plain"
+sort -o "$TMPDIR/plain" "$TMPDIR/plain"
 git for-each-ref --format='%(refname) %(symref)' | sed -n 's/ $//p' >"$TMPDIR/here"
-list_names "$TMPDIR/here"
+sort -o "$TMPDIR/here" "$TMPDIR/here"
 # First what is gone goes: what is new may lie below its name.
 {
-    LC_ALL=C comm -23 "$TMPDIR/here" "$TMPDIR/plain"
+    comm -23 "$TMPDIR/here" "$TMPDIR/plain"
     git for-each-ref --format='%(refname) %(symref)' | sed -n 's/ [^ ][^ ]*$//p'
-} | sed 's/^/delete /' | git update-ref --no-deref --stdin
-sed -n 's/^\([0-9a-f]*\) \(refs\/[^ ]*\) $/update \2 \1/p' "$TMPDIR/names" | git update-ref --no-deref --stdin
+} | sed 's/^/delete /' | update_names
+sed -n 's/^\([0-9a-f]*\) \(refs\/[^ ]*\) $/update \2 \1/p' "$TMPDIR/names" | update_names
 sed -n 's/^[0-9a-f]* \(refs\/remotes\/[^ ]*\/HEAD\) \(refs\/remotes\/[^ ]*\)$/\1 \2/p' "$TMPDIR/names" |
     while read -r name target; do git symbolic-ref "$name" "$target"; done
-[ "$(wc -l <"$TMPDIR/plain")" -lt 100 ] || git pack-refs --all
+[ -z "$many" ] || git pack-refs --all
 if [ "$at" != "$team" ]; then
     cd "$at"
     sync -f .

@@ -14,8 +14,8 @@ fill_submodules() (
     done <<<"$found"
     case ${#without[@]} in
     0) ;;
-    1) say note "the submodule ${without[0]} is empty, as it is in $T_TOP" ;;
-    *) say note "${#without[@]} submodules are empty, as they are in $T_TOP: ${without[0]} and others" ;;
+    1) say note "the submodule ${without[0]} is empty, as it is in ${T_FROM:-$T_TOP}" ;;
+    *) say note "${#without[@]} submodules are empty, as they are in ${T_FROM:-$T_TOP}: ${without[0]} and others" ;;
     esac
     for path in "${paths[@]}"; do
         if git "${from[@]}" submodule --quiet update --init --force -- ":(literal)$path"; then

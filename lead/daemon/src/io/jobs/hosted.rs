@@ -247,7 +247,9 @@ fn checked(host: &Name, ended: Result<JobReport, String>) -> Result<JobReport, S
 /// of a setup has.
 fn short(text: &str) -> String {
     let visible = text.chars().filter(|it| *it == '\n' || !it.is_control());
-    visible.take(MAX_TEXT).collect()
+    let text: String = visible.take(MAX_TEXT).collect();
+    // No line of it passes for one of ours.
+    text.replace('\n', "\n  ")
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use teamd_shared::bundle::{self, BundleOrder, Bundled, KnownCommits, Packed, is_commit_id};
 use teamd_shared::check::{CheckOrder, CheckReport};
@@ -19,6 +20,9 @@ use uuid::Uuid;
 
 use crate::io::connections::{Input, Inputs};
 use crate::io::links::BulkChannel;
+
+/// How long a host may take for a step beside its scripts.
+const ANSWERS: Duration = Duration::from_secs(60);
 
 /// What a job on a host asks the event loop for.
 #[derive(Debug)]
@@ -328,7 +332,13 @@ impl HostedJob {
             step,
             ..self.order.clone()
         };
-        self.ask(Some(self.host.clone()), order).await
+        let longest = longest(&order);
+        let asked = self.ask(Some(self.host.clone()), order);
+        let in_time = tokio::time::timeout(longest, asked).await;
+        in_time.unwrap_or_else(|_| {
+            let why = format!("{} has not answered in {} s", self.host, longest.as_secs());
+            Err(StepFailure::Failed(why))
+        })
     }
 
     /// The same for the order's own step, which only such a report answers.
@@ -384,6 +394,16 @@ impl HostedJob {
 pub(super) fn unreachable(host: &Name) -> Refusal {
     Refusal::new(RefusalCode::Failed, format!("{host} cannot be reached"))
         .hint("try again when it can; `teamctl host list` shows the links")
+}
+
+/// Returns how long a step on a host may take: its scripts have limits there, and end by themselves.
+fn longest(order: &GitOrder) -> Duration {
+    let most_scripts = match order.step {
+        GitStep::Make(_) | GitStep::CheckMerged(_) => 6,
+        _ => 2,
+    };
+    let each = Duration::try_from_secs_f64(order.timeout).unwrap_or(ANSWERS);
+    each.saturating_mul(most_scripts).saturating_add(ANSWERS)
 }
 
 /// Returns the order for a check without what is home's: its paths, and its environment.

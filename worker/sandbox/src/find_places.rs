@@ -198,9 +198,10 @@ impl CommandPlaces {
                 git_files.push(file);
             }
         }
-        let settings = self.seen.git.read(self, self.secrets.paths()?);
+        let (known, seen) = self.secrets.look()?;
+        let settings = self.seen.git.read(self, known);
         let home = Home::look(self, &self.needed(settings.paths));
-        let secrets = secrets::present(self.secrets.paths()?, self, &home)?;
+        let secrets = secrets::present(known, &seen, self, &home)?;
         let mut shown = home.seen;
         for link in settings.links {
             if home.hidden.iter().any(|hidden| link.starts_with(hidden)) {

@@ -3,13 +3,15 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::io;
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
-use std::{fs, io};
 
-use rustix::fs::{Access, AtFlags, CWD, Dir, FileType, OFlags, Stat, accessat};
+use rustix::fs::{
+    Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, RawDir, Stat, accessat, openat, statat,
+};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use teamd_shared::environment::Environment;
@@ -20,7 +22,7 @@ use super::home::Home;
 use super::mount_table::{aliases, join, mounts};
 use super::place::{is_plain, open_itself};
 use super::places::UsersPath;
-use super::secret_paths::{FoundSecrets, Node, Secrets, nodes_of};
+use super::secret_paths::{FoundSecrets, Node, Secrets, SeenNow, nodes_of};
 
 impl Secrets {
     /// Prepares to look for the secrets of a user, and for what is hidden by name.
@@ -38,7 +40,11 @@ impl Secrets {
                     .any(|visible| path.starts_with(visible))
             });
             paths.extend(customary);
-            let FirstLook { mut nodes, links } = FirstLook::at(&paths, &places.homes);
+            let FirstLook {
+                mut nodes,
+                links,
+                at,
+            } = FirstLook::at(&paths, &places.homes);
             // A link that leads there now can be taken away by a command.
             let mut more = led_to(&links, &places)?;
             let mounts =
@@ -52,7 +58,7 @@ impl Secrets {
             more.extend(elsewhere);
             nodes.extend(nodes_of(links.iter().chain(&more)));
             paths.extend(more);
-            Ok(FoundSecrets { paths, nodes })
+            Ok((FoundSecrets { paths, nodes }, at))
         })
     }
 }
@@ -63,6 +69,8 @@ struct FirstLook {
     nodes: Vec<Node>,
     /// The paths that are links, or lie behind one.
     links: Vec<PathBuf>,
+    /// What is at each path.
+    at: SeenNow,
 }
 
 impl FirstLook {
@@ -79,18 +87,23 @@ impl FirstLook {
         }
         let mut nodes = Vec::new();
         let mut links = Vec::new();
+        let mut at = SeenNow::new();
         for path in paths {
-            if crowded.iter().any(|listing| listing.lacks(path)) {
-                continue;
-            }
-            match open_itself(path) {
+            let is_lacking = crowded.iter().any(|listing| listing.lacks(path));
+            let opened = if is_lacking {
+                Err(Errno::NOENT)
+            } else {
+                open_itself(path)
+            };
+            match &opened {
                 Ok((_, stat)) => nodes.push((stat.st_dev, stat.st_ino)),
                 Err(Errno::LOOP) => links.push(path.clone()),
                 // Nothing is there, or nothing that this user can reach.
                 Err(_) => {}
             }
+            at.insert(path.clone(), opened.map(|(_, stat)| stat));
         }
-        Self { nodes, links }
+        Self { nodes, links, at }
     }
 }
 
@@ -278,39 +291,57 @@ fn is_of_the_kernel(path: &Path) -> bool {
 fn kept_from_others(folder: &Path, places: &CommandPlaces) -> Vec<PathBuf> {
     let mut kept = Vec::new();
     let mut open = vec![folder.to_owned()];
+    let mut buffer = vec![MaybeUninit::uninit(); LISTED_AT_ONCE];
     while let Some(folder) = open.pop() {
-        let entries =
-            fs::read_dir(&folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
-        let entries = entries.unwrap_or_else(|error| {
+        let entries = modes_in(&folder, &mut buffer).unwrap_or_else(|error| {
             tracing::warn!(
                 "cannot see which files of {} others cannot read: {error}",
                 folder.display()
             );
             Vec::new()
         });
-        // What a link leads to is looked at where it lies. Most entries of `/etc` are links.
-        for entry in entries
-            .into_iter()
-            .filter(|it| it.file_type().is_ok_and(|kind| !kind.is_symlink()))
-        {
-            let path = entry.path();
-            match entry
-                .metadata()
-                .map(|metadata| (metadata.file_type(), metadata.mode()))
-            {
-                Ok((kind, mode))
-                    if kind.is_dir() && (mode & 0o1 != 0 || places.is_above(&path)) =>
-                {
-                    open.push(path)
-                }
-                Ok((kind, _)) if kind.is_dir() => kept.push(path),
-                Ok((kind, mode)) if kind.is_file() && mode & 0o4 == 0 => kept.push(path),
-                // It is a link, a file that all read, or gone.
-                Ok(_) | Err(_) => {}
+        for (name, mode) in entries {
+            let path = folder.join(name);
+            match FileType::from_raw_mode(mode) {
+                FileType::Directory if mode & 0o1 != 0 || places.is_above(&path) => open.push(path),
+                FileType::Directory => kept.push(path),
+                FileType::RegularFile if mode & 0o4 == 0 => kept.push(path),
+                // A file that all read, or none at all.
+                _ => {}
             }
         }
     }
     kept
+}
+
+/// How much of a folder is listed by one call, in bytes: few folders hold more.
+const LISTED_AT_ONCE: usize = 32 << 10;
+
+/// Returns what is in a folder but links, with its mode. For root each job does this with all
+/// folders of `/etc`, so each takes as few calls as it can.
+fn modes_in(
+    folder: &Path,
+    buffer: &mut [MaybeUninit<u8>],
+) -> rustix::io::Result<Vec<(OsString, u32)>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = openat(CWD, folder, flags, Mode::empty())?;
+    let mut names = Vec::new();
+    let mut entries = RawDir::new(&opened, buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name();
+        // What a link leads to is looked at where it lies. Most entries of `/etc` are links.
+        let is_link = entry.file_type() == FileType::Symlink;
+        if !is_link && name != c"." && name != c".." {
+            names.push(name.to_owned());
+        }
+    }
+    let modes = names.into_iter().filter_map(|name| {
+        // What is gone by now keeps nothing.
+        let stat = statat(&opened, &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((OsString::from_vec(name.into_bytes()), stat.st_mode))
+    });
+    Ok(modes.collect())
 }
 
 /// Returns where links lead from where secrets are known to be.
@@ -324,19 +355,24 @@ fn led_to(links: &[PathBuf], places: &CommandPlaces) -> Result<Vec<PathBuf>, Str
 
 /// Returns those that are there. For one that cannot be looked at, returns the directory that is
 /// closed: a command could have closed it, and could open it again. Follows no link: a command can
-/// have made a new one.
+/// have made a new one. `seen`: what a look has found that was made for the same command.
 ///
 /// # Errors
 /// A text for the model, if that directory is needed.
 pub(super) fn present(
     known: &[PathBuf],
+    seen: &SeenNow,
     places: &CommandPlaces,
     home: &Home,
 ) -> Result<Vec<PathBuf>, String> {
     let mut present: Vec<_> = home.hidden.iter().cloned().collect();
     for path in known.iter().filter(|path| !home.settles(path)) {
-        match open_itself(path) {
-            Ok((_, stat)) if holds_something(&stat) => present.push(path.clone()),
+        let stat = match seen.get(path) {
+            Some(stat) => *stat,
+            None => open_itself(path).map(|(_, stat)| stat),
+        };
+        match stat {
+            Ok(stat) if holds_something(&stat) => present.push(path.clone()),
             Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(errno) => present.extend(places.closed_above(path, errno)?),
         }
@@ -466,6 +502,7 @@ impl CommandPlaces {
 mod tests {
     use super::*;
     use crate::Place;
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     fn near(all: Vec<PathBuf>, root: &Path) -> Vec<String> {
@@ -490,7 +527,10 @@ mod tests {
         let places = places(&homes, &workspace);
         let mut secrets = known(&places, &Environment::default());
         secrets.extend(led_to(&FirstLook::at(&secrets, &homes).links, &places).unwrap());
-        near(present(&secrets, &places, &Home::default()).unwrap(), root)
+        near(
+            present(&secrets, &SeenNow::new(), &places, &Home::default()).unwrap(),
+            root,
+        )
     }
 
     fn scratch() -> (tempfile::TempDir, PathBuf) {
@@ -545,6 +585,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_look_has_seen_serves_one_command_and_the_next_looks_again() {
+        let (_scratch, root) = scratch();
+        let places = places(&[root.join("home")], &root.join("work"));
+        let secrets = Secrets::of(places.clone(), Environment::default(), &[]);
+        fs::create_dir(root.join("home/.aws")).unwrap();
+        let hidden = |is_first: bool| {
+            let (known, seen) = secrets.look().unwrap();
+            assert_eq!(seen.is_empty(), !is_first);
+            let present = present(known, &seen, &places, &Home::default());
+            near(present.unwrap(), &root)
+        };
+        assert_eq!(hidden(true), ["home/.aws"]);
+        fs::create_dir(root.join("home/.ssh")).unwrap();
+        assert_eq!(hidden(false), ["home/.aws", "home/.ssh"]);
+        fs::remove_dir(root.join("home/.aws")).unwrap();
+        assert_eq!(hidden(false), ["home/.ssh"]);
+    }
+
+    #[test]
     fn a_link_where_another_teammate_writes_leads_nowhere() {
         let (_scratch, root) = scratch();
         fs::create_dir(root.join("home/.cargo")).unwrap();
@@ -568,7 +627,7 @@ mod tests {
         );
         // A new link is not followed at all.
         assert_eq!(
-            present(&secrets, &alone, &Home::default())
+            present(&secrets, &SeenNow::new(), &alone, &Home::default())
                 .unwrap()
                 .iter()
                 .filter(|path| path.starts_with(&root))

@@ -16,6 +16,7 @@ fn main() {
         env!("CARGO_PKG_VERSION")
     );
     start_fast_in_tests();
+    unwind_without_library();
 }
 
 /// Links the programs of a debug build for a fixed address: the tests start thousands of processes,
@@ -26,6 +27,29 @@ fn start_fast_in_tests() {
     let is_gnu = std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|libc| libc == "gnu");
     if is_debug && is_gnu {
         println!("cargo::rustc-link-arg-bins=-no-pie");
+    }
+}
+
+/// Links what walks a stack for a backtrace into the programs, where the C compiler has it: to load
+/// it as a library takes a tenth of a millisecond of each start, and each confined command starts
+/// two of our processes. A linker that does not find it there takes the library.
+fn unwind_without_library() {
+    let is_gnu = std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|libc| libc == "gnu");
+    let is_native = std::env::var("HOST").ok() == std::env::var("TARGET").ok();
+    if !is_gnu || !is_native {
+        return;
+    }
+    let asked = Command::new("cc")
+        .arg("-print-file-name=libgcc_eh.a")
+        .output();
+    let Ok(answer) = asked else {
+        return;
+    };
+    let file = String::from_utf8_lossy(&answer.stdout).trim().to_owned();
+    // It answers with the bare name if there is none.
+    if let Some(folder) = Path::new(&file).parent().filter(|it| it.is_absolute()) {
+        println!("cargo::rustc-link-search=native={}", folder.display());
+        println!("cargo::rustc-link-lib=static:-bundle=gcc_eh");
     }
 }
 

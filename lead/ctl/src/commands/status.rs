@@ -58,8 +58,8 @@ pub(crate) fn run(context: &Context, args: &StatusArgs) -> CommandResult {
         return context.block_on(watch(context, args, &dir));
     }
     let loaded = roster::load_with_daemon(&dir)?;
-    let answers = context.block_on(async { Ok(ask(context, args, &dir, &loaded).await) })?;
-    show(context, args, &dir, &loaded, &answers)
+    let looked = context.block_on(async { Ok(Looked::at(context, args, &dir, &loaded).await) })?;
+    show(context, args, &dir, &loaded, &looked)
 }
 
 /// Shows the members again after each change, until the reader is gone.
@@ -72,8 +72,8 @@ async fn watch(context: &Context, args: &StatusArgs, dir: &TeamDir) -> CommandRe
             if last.is_some() && !context.out.is_json() {
                 context.out.text("\n")?;
             }
-            let answers = ask(context, args, dir, &loaded).await;
-            show(context, args, dir, &loaded, &answers)?;
+            let looked = Looked::at(context, args, dir, &loaded).await;
+            show(context, args, dir, &loaded, &looked)?;
             last = Some(loaded);
         }
         wake.changed().await;
@@ -86,9 +86,10 @@ fn show(
     args: &StatusArgs,
     dir: &TeamDir,
     loaded: &LoadedRoster,
-    answers: &DaemonAnswers,
+    looked: &Looked,
 ) -> CommandResult {
     let LoadedRoster { roster, daemon } = loaded;
+    let Looked { answers, team } = looked;
     let trouble = answers.trouble.as_deref();
     let shown = match &args.name {
         Some(name) => vec![roster::find(roster, name)?],
@@ -97,10 +98,9 @@ fn show(
     // The table has no room for it, and reading every process of the machine takes time.
     let wanted = context.out.is_json() || args.name.is_some();
     let processes = wanted.then(Processes::read);
-    let team = folded(dir, roster);
     let prices = money::prices(context);
     let running = roster::running_names_with(roster, daemon.is_some());
-    let mut rows = rows(shown, &running, &team, &prices);
+    let mut rows = rows(shown, &running, team, &prices);
     match (context.out.is_json(), context.out.width()) {
         (true, _) => {}
         (false, Some(_)) => sort(&mut rows),
@@ -123,7 +123,7 @@ fn show(
     if context.out.is_json() {
         context
             .out
-            .json(&document(loaded, &rows, &team, &prices, trouble))?;
+            .json(&document(loaded, &rows, team, &prices, trouble))?;
     } else if args.name.is_some() {
         context
             .out
@@ -133,7 +133,7 @@ fn show(
     } else {
         context
             .out
-            .text(list(context.out.width(), args, &rows) + &sum(roster, &prices) + &tasks(&team))?;
+            .text(list(context.out.width(), args, &rows) + &sum(roster, &prices) + &tasks(team))?;
     }
     note_daemon(context, *daemon, trouble);
     note_sandbox(context, roster, &rows);
@@ -230,6 +230,30 @@ fn note_ends(context: &Context, rows: &[MemberRow<'_>]) {
         .collect();
     if let Some(next) = continues(&crashed) {
         context.out.hint(next);
+    }
+}
+
+/// What is shown beside the roster.
+struct Looked {
+    answers: DaemonAnswers,
+    team: Team,
+}
+
+impl Looked {
+    /// Asks the daemon, and reads the journal until it answers.
+    async fn at(
+        context: &Context,
+        args: &StatusArgs,
+        dir: &TeamDir,
+        loaded: &LoadedRoster,
+    ) -> Self {
+        let reading = async {
+            // The question is sent before the reading begins.
+            tokio::task::yield_now().await;
+            folded(dir, &loaded.roster)
+        };
+        let (answers, team) = tokio::join!(biased; ask(context, args, dir, loaded), reading);
+        Self { answers, team }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Whether a process is confined, as the kernel says. What a sandbox puts on a process, that process
 //! cannot take off.
 
+use std::sync::OnceLock;
 use std::{fs, io};
 
 /// What a sandbox sets on a process and all that it starts, for good.
@@ -19,6 +20,20 @@ impl SandboxFlags {
         let status = fs::read_to_string(format!("/proc/{process}/status"))?;
         Self::parse(&status)
             .ok_or_else(|| io::Error::other(format!("/proc/{process}/status is not understood")))
+    }
+
+    /// Returns those of this process, which are read once: only it could change them, and none of
+    /// our programs does that after it has compared them.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn of_self() -> io::Result<Self> {
+        static OWN: OnceLock<SandboxFlags> = OnceLock::new();
+        if let Some(own) = OWN.get() {
+            return Ok(*own);
+        }
+        let own = Self::of("self")?;
+        Ok(*OWN.get_or_init(|| own))
     }
 
     /// Reads `proc_pid_status(5)`. Where the filters are not counted (before Linux 5.9) there is

@@ -41,7 +41,7 @@ pub(crate) fn look(peer: &Credentials) -> io::Result<PeerState> {
         // Before Linux 6.5: another process with this pid would have begun later.
         None => identity.runs()?,
     };
-    Ok(match SandboxFlags::of("self")? {
+    Ok(match SandboxFlags::of_self()? {
         _ if !still_there => PeerState::Gone,
         own if !flags.exceed(own) => PeerState::Free(identity),
         _ => PeerState::Confined(identity),

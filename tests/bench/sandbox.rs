@@ -138,7 +138,7 @@ fn bwrap(workspace: &Path) -> Command {
 fn supervise(workspace: &Path, namespaces: &str) -> Duration {
     let at = |name: &str| workspace.join(name);
     let writable = |name: &str| json!({"place": {"path": at(name), "inode": null}, "at": at(name), "plain": false});
-    let order = json!({"timeout": null, "log": false, "bounds": {}, "policy": {
+    let order = json!({"timeout": null, "program": "Bash", "jobserver": [], "bounds": {}, "policy": {
         "layers": {"namespaces": namespaces, "landlock": 7, "seccomp": true},
         "network": true,
         "temp": writable("temp"),

@@ -502,6 +502,7 @@ impl CommandPlaces {
 mod tests {
     use super::*;
     use crate::Place;
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     fn near(all: Vec<PathBuf>, root: &Path) -> Vec<String> {
@@ -581,6 +582,25 @@ mod tests {
         assert!(listing.lacks(&home.join(".kube/x")) && !listing.lacks(&home.join(".ssh/x")));
         assert!(!listing.lacks(&home) && !listing.lacks(&root.join("work")));
         assert!(Listing::of(home.join(".ssh")).is_none(), "a link");
+    }
+
+    #[test]
+    fn what_a_look_has_seen_serves_one_command_and_the_next_looks_again() {
+        let (_scratch, root) = scratch();
+        let places = places(&[root.join("home")], &root.join("work"));
+        let secrets = Secrets::of(places.clone(), Environment::default(), &[]);
+        fs::create_dir(root.join("home/.aws")).unwrap();
+        let hidden = |is_first: bool| {
+            let (known, seen) = secrets.look().unwrap();
+            assert_eq!(seen.is_empty(), !is_first);
+            let present = present(known, &seen, &places, &Home::default());
+            near(present.unwrap(), &root)
+        };
+        assert_eq!(hidden(true), ["home/.aws"]);
+        fs::create_dir(root.join("home/.ssh")).unwrap();
+        assert_eq!(hidden(false), ["home/.aws", "home/.ssh"]);
+        fs::remove_dir(root.join("home/.aws")).unwrap();
+        assert_eq!(hidden(false), ["home/.ssh"]);
     }
 
     #[test]

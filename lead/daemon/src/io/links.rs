@@ -290,7 +290,9 @@ impl Links {
         })
     }
 
-    /// Has an incarnation started.
+    /// Has an incarnation started. None if its host cannot be reached, or has not said on this
+    /// connection what it has: what it says then is of a time before the order, and would count
+    /// the incarnation as never begun.
     ///
     /// # Errors
     /// Why it cannot be.
@@ -299,11 +301,12 @@ impl Links {
         host: &Name,
         member: &Member,
         environment: &Environment,
-    ) -> Result<LinkedWorker, String> {
+    ) -> Result<Option<LinkedWorker>, String> {
         let incarnation = Incarnation::of(member);
-        let worker = self
-            .worker(host, &incarnation)
-            .ok_or_else(|| format!("{host} cannot be reached"))?;
+        let worker = self.worker(host, &incarnation);
+        let Some(worker) = worker.filter(|_| self.has_said(host)) else {
+            return Ok(None);
+        };
         let place = |offset| line_of(&self.dir, &member.name, offset);
         let returned = member.exit.as_ref().and_then(|exit| exit.returned_up_to);
         let order = StartOrder {
@@ -318,7 +321,7 @@ impl Links {
         self.add_outbox(host, &member.name, None);
         self.say(host, ToHost::Start(Box::new(order)));
         self.pump(host, &member.name);
-        Ok(worker)
+        Ok(Some(worker))
     }
 
     /// Returns how far each outbox of a host was taken.
@@ -524,3 +527,6 @@ fn line_of(dir: &TeamDir, owner: &Name, offset: u64) -> Result<Option<LinePlace>
         other => other.map_err(|error| error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

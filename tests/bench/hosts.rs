@@ -16,11 +16,11 @@ use teamd_shared::team_dir::TeamDir;
 use uuid::Uuid;
 
 use crate::Effort;
+use crate::far::{Far, carriers, host_daemons};
 use crate::figure::{Figure, Sample, time};
 use crate::idle::memory_of;
 use crate::lifecycle::{after_a_pause, once, run};
 use crate::limit::Log;
-use crate::support::far::{Far, carriers, host_daemons};
 use crate::support::process::{descendants, let_pass};
 use crate::support::running::poll_for;
 use crate::support::sshd::{BOX, Sshd};
@@ -116,7 +116,10 @@ fn storm(effort: Effort) -> Figure {
     team.teamd(["stop"]).ok();
     let all = SENDERS * messages;
     row(
-        &format!("{all} messages of {SENDERS} senders to a host, {kills} kills, a cut of {} s", cut.as_secs()),
+        &format!(
+            "{all} messages of {SENDERS} senders to a host, {kills} kills, a cut of {} s",
+            cut.as_secs()
+        ),
         format!(
             "{lost} lost, {doubled} doubled, {reordered} reordered; complete {} after the cut",
             time(complete)
@@ -231,8 +234,13 @@ fn over_ssh(effort: Effort) -> Vec<Figure> {
     let_pass(Duration::from_secs(2));
     let (_, pss) = memory_of(daemon.iter().copied());
     let carries = carriers_pss(&home, &there);
-    let [mut spawns, mut ends, mut local_spawns, mut local_ends, mut syncs] =
-        [(); 5].map(|()| Sample::default());
+    let [
+        mut spawns,
+        mut ends,
+        mut local_spawns,
+        mut local_ends,
+        mut syncs,
+    ] = [(); 5].map(|()| Sample::default());
     for _ in 0..effort.of(100) {
         local_spawns.add(after_a_pause(|| {
             run(&home, &["spawn", "bob", "--model", "script"])
@@ -338,7 +346,11 @@ fn host(machine: usize) -> String {
     format!("box{machine}")
 }
 
-fn lives(team: &Team, all: usize, host_of: impl Fn(usize) -> Option<String> + Sync) -> [Duration; 3] {
+fn lives(
+    team: &Team,
+    all: usize,
+    host_of: impl Fn(usize) -> Option<String> + Sync,
+) -> [Duration; 3] {
     let next = AtomicUsize::new(0);
     let spawn_all = || {
         std::thread::scope(|scope| {

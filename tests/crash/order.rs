@@ -405,9 +405,7 @@ impl Order {
             Sort::Change => true,
             Sort::Process => !matches!(call.name, "wait4" | "waitid" | "setsid" | "exit_group"),
             Sort::Write if call.on_file => true,
-            Sort::Talk => {
-                self.is_a_daemon() && !(call.name == "sendto" && call.args[2] == 1)
-            }
+            Sort::Talk => self.is_a_daemon() && !(call.name == "sendto" && call.args[2] == 1),
             Sort::Write => self.is_a_daemon() && call.args[0] > 2 && call.args[2] != 8,
             _ => false,
         }

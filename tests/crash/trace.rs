@@ -11,8 +11,8 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::faults::{Act, Call};
-use crate::syscalls::{Sort, lookup};
 use crate::support::process;
+use crate::syscalls::{Sort, lookup};
 use crate::tracer::{Held, Tracer, options};
 
 const PR_GET_DUMPABLE: u64 = libc::PR_GET_DUMPABLE.unsigned_abs() as u64;

@@ -169,7 +169,8 @@ fn says(line: &Line, message: &Value) -> Checked {
 /// quarantine.
 pub(super) fn notices(stage: &Stage, name: &str) -> Checked {
     let by_id = ids(&stage.team.inbox("lead"));
-    let quarantine = lines_of(&stage.text_where_it_lives(name, &format!("inbox/{name}.rejected.jsonl")));
+    let quarantine =
+        lines_of(&stage.text_where_it_lives(name, &format!("inbox/{name}.rejected.jsonl")));
     let entries = stage.transcript(name);
     // A worker that was killed right behind its last entry tells in its next incarnation, if there
     // is one.

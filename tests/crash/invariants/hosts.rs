@@ -21,7 +21,9 @@ pub(super) fn is_complete(stage: &Stage) -> Checked {
         let there = stage.host_file(&transcript);
         hold(copy == there, || {
             let (copy, there) = (copy.len(), there.len());
-            format!("the copy of the transcript of {name} has {copy} bytes, and the transcript {there}")
+            format!(
+                "the copy of the transcript of {name} has {copy} bytes, and the transcript {there}"
+            )
         })?;
     }
     for owner in owners(stage) {
@@ -52,9 +54,7 @@ fn owners(stage: &Stage) -> Vec<String> {
     let members = roster["members"].as_array().cloned().unwrap_or_default();
     let names = members.iter().filter_map(|member| member["name"].as_str());
     let here = names.filter(|name| !stage.is_hosted(name));
-    here.map(str::to_owned)
-        .chain(["lead".to_owned()])
-        .collect()
+    here.map(str::to_owned).chain(["lead".to_owned()]).collect()
 }
 
 /// The lines of an outbox by where they begin.

@@ -84,8 +84,15 @@ pub(super) fn all_members_rest(roster: &Value, fold: &Fold) -> Checked {
     for member in roster["members"].as_array().into_iter().flatten() {
         let name = &member["name"];
         let status = member["status"].as_str().unwrap_or_default();
-        let rests =
-            ["idle", "awaiting_approval", "shutdown", "killed", "crashed", "lost"].contains(&status);
+        let rests = [
+            "idle",
+            "awaiting_approval",
+            "shutdown",
+            "killed",
+            "crashed",
+            "lost",
+        ]
+        .contains(&status);
         hold(rests, || format!("{name} is {status}"))?;
         let plan = fold.requests.values().find(|request| {
             request.kind == Kind::PlanApproval
@@ -200,7 +207,10 @@ pub(super) fn compare(roster: &Value, fold: &Fold, ended: bool) -> Checked {
         };
         for (field, pid) in [("pid", here), ("host_pid", there)] {
             hold(member[field] == serde_json::json!(pid), || {
-                format!("{name} has {field} {}, the journal says {pid:?}", member[field])
+                format!(
+                    "{name} has {field} {}, the journal says {pid:?}",
+                    member[field]
+                )
             })?;
         }
         let exit = if is_ended { record.exit.as_ref() } else { None };

@@ -27,12 +27,7 @@ const NO_WORKER: &[Victim] = &[Victim::Daemon, Victim::Ctl];
 const DAEMON: &[Victim] = &[Victim::Daemon];
 const AGENTS: &[Victim] = &[Victim::Daemon, Victim::Worker, Victim::Agent, Victim::Shim];
 
-const HOSTS: &[Victim] = &[
-    Victim::Daemon,
-    Victim::Worker,
-    Victim::Host,
-    Victim::Link,
-];
+const HOSTS: &[Victim] = &[Victim::Daemon, Victim::Worker, Victim::Host, Victim::Link];
 
 pub(crate) const ALL: [Scenario; 33] = [
     Scenario {

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::{Checked, PATIENCE, Stage, Victim, Violation, hold};
-use crate::support::far::{Far, carriers, host_daemons};
+use crate::far::{Far, carriers, host_daemons};
 use crate::support::{is_alive, signal};
 use crate::wrapper;
 
@@ -116,6 +116,7 @@ impl Stage {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
             self.ensure_daemon()?;
+            self.heal(began);
             let said = self.ctl(&["--json", "host", "list"])?;
             let list: Value = serde_json::from_str(&said.stdout).unwrap_or_default();
             let state = list[0]["link"]["state"].as_str();
@@ -124,7 +125,9 @@ impl Stage {
             }
             std::thread::park_timeout(Duration::from_millis(50));
         }
-        Err(Violation(format!("waited in vain for the link to be {what}")))
+        Err(Violation(format!(
+            "waited in vain for the link to be {what}"
+        )))
     }
 
     /// Ends the host daemon as a shutdown of that machine would, once home has ended.
@@ -135,9 +138,7 @@ impl Stage {
             while is_alive(pid) && began.elapsed() < PATIENCE {
                 std::thread::park_timeout(Duration::from_millis(2));
             }
-            hold(!is_alive(pid), || {
-                "the host daemon does not end".to_owned()
-            })?;
+            hold(!is_alive(pid), || "the host daemon does not end".to_owned())?;
         }
         Ok(())
     }

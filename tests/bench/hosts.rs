@@ -16,11 +16,11 @@ use teamd_shared::team_dir::TeamDir;
 use uuid::Uuid;
 
 use crate::Effort;
+use crate::far::{Far, carriers, host_daemons};
 use crate::figure::{Figure, Sample, time};
 use crate::idle::memory_of;
 use crate::lifecycle::{after_a_pause, once, run};
 use crate::limit::Log;
-use crate::support::far::{Far, carriers, host_daemons};
 use crate::support::process::{descendants, let_pass};
 use crate::support::running::poll_for;
 use crate::support::sshd::{BOX, Sshd};

@@ -12,6 +12,8 @@
 
 mod agents;
 mod crowd;
+#[path = "../support/far.rs"]
+mod far;
 mod figure;
 mod hand;
 mod hosts;

@@ -12,6 +12,8 @@
 )]
 
 mod choice;
+#[path = "../support/far.rs"]
+mod far;
 mod faults;
 mod invariants;
 mod ledger;

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Team;
-use super::process::command_line;
-use super::sshd::make_program;
+use crate::support::Team;
+use crate::support::process::command_line;
+use crate::support::sshd::make_program;
 
 /// Runs the words in the home of that machine, unless it cannot be reached.
 const STUB: &str = r#"#!/bin/sh
@@ -42,7 +42,7 @@ impl Far {
     }
 
     /// The home directory of a machine.
-    pub(crate) fn home(&self, host: &str) -> PathBuf {
+    fn home(&self, host: &str) -> PathBuf {
         self.folder.join(host)
     }
 

@@ -7,7 +7,6 @@
 pub(crate) mod acp_client;
 pub(crate) mod browser;
 pub(crate) mod cgroup;
-pub(crate) mod far;
 mod journal;
 pub(crate) mod json_rpc;
 mod lead;

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use crate::far::is_carrier;
 use crate::stage::{Checked, Stage, hold};
-use crate::support::far::is_carrier;
 use crate::support::process;
 
 /// The processes of the team that belong neither to the daemon nor to a live member. An agent

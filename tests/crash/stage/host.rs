@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::{Checked, PATIENCE, Stage, Victim, Violation, hold};
-use crate::support::far::{Far, carriers, host_daemons};
+use crate::far::{Far, carriers, host_daemons};
 use crate::support::{is_alive, signal};
 use crate::wrapper;
 
@@ -116,6 +116,7 @@ impl Stage {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
             self.ensure_daemon()?;
+            self.heal(began);
             let said = self.ctl(&["--json", "host", "list"])?;
             let list: Value = serde_json::from_str(&said.stdout).unwrap_or_default();
             let state = list[0]["link"]["state"].as_str();

@@ -22,9 +22,9 @@ use nix::unistd::Pid;
 pub(crate) use commands::ENVIRONMENT;
 pub(crate) use host::{BOX, lines_of};
 
+use crate::far::Far;
 use crate::faults::Fault;
 use crate::ledger::Ledger;
-use crate::support::far::Far;
 use crate::support::process::{self, let_pass};
 use crate::support::running::poll_for;
 use crate::support::{Team, signal};

@@ -216,9 +216,12 @@ impl MemberStanding {
     fn unreachable(member: &RosterMember, since: f64, now: f64) -> Self {
         let time = Duration::try_from_secs_f64(now - since).unwrap_or_default();
         let host = member.host.as_ref().map_or("its host", Name::as_str);
-        let status = member.status.as_str();
         let time = format_duration(time);
-        let what = format!("{host} cannot be reached for {time}; was {status}");
+        let mut what = format!("{host} cannot be reached for {time}");
+        // A daemon that has not heard of it yet does not know what it did.
+        if member.status != MemberStatus::Starting {
+            what = format!("{what}; was {}", member.status.as_str());
+        }
         Self {
             changes_at: Some(now + COUNTS),
             ..Self::at(Group::Stuck, "unreachable", what, since)

@@ -415,7 +415,9 @@ impl Links {
         })
     }
 
-    /// Has an incarnation started.
+    /// Has an incarnation started. None if its host cannot be reached, or has not said on this
+    /// connection what it has: what it says then is of a time before the order, and would count
+    /// the incarnation as never begun.
     ///
     /// # Errors
     /// Why it cannot be.
@@ -424,11 +426,12 @@ impl Links {
         host: &Name,
         member: &Member,
         environment: &Environment,
-    ) -> Result<LinkedWorker, String> {
+    ) -> Result<Option<LinkedWorker>, String> {
         let incarnation = Incarnation::of(member);
-        let worker = self
-            .worker(host, &incarnation)
-            .ok_or_else(|| format!("{host} cannot be reached"))?;
+        let worker = self.worker(host, &incarnation);
+        let Some(worker) = worker.filter(|_| self.has_said(host)) else {
+            return Ok(None);
+        };
         let mut environment = environment.clone();
         let link = self.links.get(host);
         let names = link.map(|link| link.host.terms.env.as_slice());
@@ -447,7 +450,7 @@ impl Links {
         self.add_outbox(host, &member.name, None);
         self.say(host, ToHost::Start(Box::new(order)));
         self.pump(host, &member.name);
-        Ok(worker)
+        Ok(Some(worker))
     }
 
     /// Returns how far each outbox of a host was taken.
@@ -658,3 +661,6 @@ fn line_of(dir: &TeamDir, owner: &Name, offset: u64) -> Result<Option<LinePlace>
         other => other.map_err(|error| error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

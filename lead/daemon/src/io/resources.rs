@@ -380,9 +380,20 @@ impl DaemonResources {
     ) -> Vec<Event> {
         let incarnation = Incarnation::of(member);
         match self.links.start(host, member, environment) {
-            Ok(worker) => {
+            Ok(Some(worker)) => {
                 self.connections.add_linked(incarnation, worker);
                 Vec::new()
+            }
+            // No command waits for one that follows a crash. It is tried again once the host has
+            // said that it knows nothing of it: until then no attempt counts.
+            Ok(None) if member.restarted > 0 => {
+                let name = &member.name;
+                tracing::info!("{name} begins again when {host} can be reached");
+                Vec::new()
+            }
+            Ok(None) => {
+                let why = format!("{host} cannot be reached");
+                vec![Event::not_started(incarnation, &why)]
             }
             Err(why) => vec![Event::not_started(incarnation, &why)],
         }

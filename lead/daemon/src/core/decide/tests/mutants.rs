@@ -100,6 +100,33 @@ pub(super) enum Mutant {
     CalledOffSpawnsBegin,
     /// What a receiver did not read before its end comes back.
     UnreadMailIsKept,
+    /// While a host is unreachable the clocks of its members stand still.
+    ClocksRunWithoutALink,
+    /// After a restart home waits for what a host reports of its members.
+    HostsAreNotWaitedFor,
+    /// A member that is lost has ended for good.
+    LostIsNotFinal,
+    /// What home does not have any more is ended on its host.
+    LostWorkersLiveOn,
+    /// Nothing is started on a host before it has said, on that link, what it has.
+    StartsBeforeAHostHasSaid,
+    /// On a new link the workers say anew what holds.
+    StateIsNotSaidAnew,
+}
+
+impl Mutant {
+    /// Tells whether it needs another machine.
+    pub(super) fn is_of_hosts(self) -> bool {
+        matches!(
+            self,
+            Self::ClocksRunWithoutALink
+                | Self::HostsAreNotWaitedFor
+                | Self::LostIsNotFinal
+                | Self::LostWorkersLiveOn
+                | Self::StartsBeforeAHostHasSaid
+                | Self::StateIsNotSaidAnew
+        )
+    }
 }
 
 impl World {
@@ -109,12 +136,13 @@ impl World {
         let answers =
             matches!(event, Event::Command(client, _, Command::Answer { .. }) if client.agent);
         let leaves_all = self.is(Mutant::LeadAnswersForPeople) && answers;
+        let ends_again = self.is(Mutant::LostIsNotFinal) && matches!(event, Event::Ended { .. });
         let claims = self.is(Mutant::ClaimsAreNotLookedAt)
             && matches!(
                 event,
                 Event::Command(_, _, Command::Task(TaskOrder::Claim(_))) | Event::Offer
             );
-        (forgets || leaves_all || claims).then(|| {
+        (forgets || leaves_all || claims || ends_again).then(|| {
             let mut doctored = team.clone();
             doctored.stopping &= !forgets;
             for task in doctored
@@ -124,6 +152,10 @@ impl World {
             {
                 task.status = TaskStatus::Pending;
                 task.owner = None;
+            }
+            let members = doctored.members.values_mut();
+            for state in members.filter(|it| ends_again && it.record.phase == Phase::Lost) {
+                state.record.phase = Phase::Running;
             }
             if leaves_all {
                 for state in doctored.members.values_mut() {
@@ -403,4 +435,10 @@ missed! {
     the_closed_gate_of_a_check_is_missed: ChecksLeaveTheGateOpen,
     the_end_of_a_spawn_that_is_called_off_is_missed: CalledOffSpawnsBegin,
     mail_that_does_not_come_back_is_missed: UnreadMailIsKept,
+    the_clocks_that_stand_still_are_missed: ClocksRunWithoutALink,
+    the_wait_for_a_host_is_missed: HostsAreNotWaitedFor,
+    the_end_of_what_is_lost_is_missed: LostIsNotFinal,
+    the_end_of_workers_that_are_lost_is_missed: LostWorkersLiveOn,
+    the_wait_for_what_a_host_has_is_missed: StartsBeforeAHostHasSaid,
+    the_state_on_a_new_link_is_missed: StateIsNotSaidAnew,
 }

@@ -50,6 +50,19 @@ pub(super) struct Facts {
     pub(super) waits_for: BTreeSet<(RequestId, Uuid)>,
     /// What the incarnation had not read at its end, if a daemon has looked.
     pub(super) mail: Option<Vec<UnreadMail>>,
+    /// What is known of a member that lives on a host.
+    pub(super) host: HostFacts,
+}
+
+/// What is known of a member that lives on a host.
+#[derive(Debug, Default)]
+pub(super) struct HostFacts {
+    /// Whether the daemon knows that its host cannot be reached.
+    pub(super) is_unreachable: bool,
+    /// Whether the daemon knows that its host can be reached.
+    pub(super) can_be_reached: bool,
+    /// Whether the incarnation has not ended by the record of its host.
+    pub(super) runs_there: bool,
 }
 
 /// What was seen so far.
@@ -169,7 +182,7 @@ impl Promises {
             MemberEvent::Adopted
             | MemberEvent::Silent
             | MemberEvent::Answering
-            | MemberEvent::Ending => self.silence(record),
+            | MemberEvent::Ending => self.silence(record, facts),
             MemberEvent::Forgotten => {
                 self.answers
                     .retain(|(incarnation, ..)| incarnation.name != member.name);

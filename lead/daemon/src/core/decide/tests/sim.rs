@@ -10,6 +10,7 @@ mod clients;
 mod daemon;
 mod disk;
 mod effects;
+mod hosts;
 mod intake;
 mod jobs;
 mod machine;

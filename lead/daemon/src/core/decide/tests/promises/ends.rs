@@ -19,6 +19,15 @@ impl Promises {
         let before = &state.record;
         let incarnation = Incarnation::of(before);
         check(!before.phase.is_ended(), || format!("{name} ends twice"))?;
+        if record.member.phase == Phase::Lost {
+            check(!facts.host.can_be_reached, || {
+                format!("{name} is lost, and its host can be reached")
+            })?;
+            return self.end_is_told(record);
+        }
+        check(!facts.host.runs_there, || {
+            format!("{name} is recorded as ended, and its host has recorded no end")
+        })?;
         let approved = self
             .fold
             .shutdown_of(name)

@@ -5,12 +5,20 @@ use teamd_shared::journal::{MemberEvent, MemberRecord};
 use teamd_shared::member::Ending;
 use teamd_shared::name::Name;
 
-use super::{Checked, Promises, check};
+use super::{Checked, Facts, Promises, check};
 use crate::core::incarnation::Incarnation;
 
 impl Promises {
-    pub(super) fn silence(&mut self, record: &MemberRecord) -> Checked {
+    pub(super) fn silence(&mut self, record: &MemberRecord, facts: &Facts) -> Checked {
         let incarnation = Incarnation::of(&record.member);
+        let by_a_clock = record.event == MemberEvent::Silent
+            || record.member.ending == Some(Ending::Hung) && record.event == MemberEvent::Ending;
+        check(!by_a_clock || !facts.host.is_unreachable, || {
+            format!(
+                "{} counts as silent, and its host cannot be reached",
+                incarnation.name
+            )
+        })?;
         match record.event {
             MemberEvent::Silent => {
                 check(

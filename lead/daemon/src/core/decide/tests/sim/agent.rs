@@ -167,7 +167,8 @@ impl World {
             tail: 0,
         };
         SpawnFacts {
-            held: self.lock_is_held(name).then(|| "something".to_owned()),
+            held: (self.host_of(name).is_none() && self.lock_is_held(name))
+                .then(|| "something".to_owned()),
             lead_inbox: Ok(begins.then_some(end)),
             cannot_commit: None,
         }

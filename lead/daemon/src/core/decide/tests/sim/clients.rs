@@ -8,6 +8,7 @@ use teamd_shared::member::{ApproveBy, Permissions, Restart, TermsPatch};
 use teamd_shared::name::Name;
 use teamd_shared::request::Kind;
 
+use super::hosts::HOSTED;
 use super::machine::environment;
 use super::world::{NAMES, World};
 use crate::core::caller::{Actor, ReplyTo};
@@ -89,6 +90,10 @@ impl World {
     }
 
     fn order(&mut self) -> Command {
+        if self.far.is_there && self.rng.one_in(10) {
+            let name = Name::new(HOSTED).unwrap();
+            return Command::Lose { name };
+        }
         match self.rng.below(15) {
             0..=5 => {
                 let name = self.some_leaver();
@@ -195,6 +200,18 @@ impl World {
             auto,
             checkout,
             ..TermsPatch::default()
+        };
+        // What is on a host has no checkout, and claims no tasks.
+        let host = self.host_of(&order.name);
+        let terms = match host {
+            Some(_) => TermsPatch {
+                host,
+                workspace: Some("~/work".to_owned()),
+                auto: None,
+                checkout: None,
+                ..terms
+            },
+            None => terms,
         };
         SpawnOrder { terms, ..order }
     }

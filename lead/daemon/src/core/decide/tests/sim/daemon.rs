@@ -44,6 +44,8 @@ pub(in super::super) struct Daemon {
     /// The incarnations that have ended, until nothing is left of them.
     pub(super) reaping: Vec<Incarnation>,
     pub(super) commands: VecDeque<Event>,
+    /// What follows from what a host has said, and is not handled yet.
+    pub(super) from_far: VecDeque<Event>,
     pub(super) effects: EffectQueues,
     /// The roster as it is to be written, and since when it cannot be.
     pub(super) roster: BTreeMap<Name, MemberStatus>,
@@ -91,6 +93,7 @@ impl World {
         let Some(mut daemon) = self.daemon.take() else {
             return;
         };
+        self.begins_a_turn();
         let mut events = Vec::new();
         let many = if self.calm { 64 } else { 1 + self.rng.below(5) };
         for _ in 0..many {
@@ -118,9 +121,11 @@ impl World {
                     .promises
                     .ends(matches!(daemon.dispatcher.end(), Some(DaemonEnd::Stopped)));
                 self.check(checked);
-                for link in self.links.values_mut() {
-                    link.daemon_open = false;
-                }
+                self.far_loses_home();
+                self.links
+                    .values_mut()
+                    .filter(|link| link.far.is_none())
+                    .for_each(|link| link.daemon_open = false);
             }
             Ok(()) => self.daemon = Some(daemon),
         }
@@ -278,9 +283,12 @@ impl World {
         daemon: &mut Daemon,
         incarnation: Incarnation,
         environment: Environment,
-    ) -> Event {
+    ) -> Vec<Event> {
+        if self.host_of(&incarnation.name).is_some() {
+            return self.starts_there(daemon, incarnation, environment);
+        }
         if !self.calm && self.rng.one_in(40) {
-            return Event::not_started(incarnation, "cannot run it");
+            return vec![Event::not_started(incarnation, "cannot run it")];
         }
         let checked = self.promises.starts(&incarnation, &environment);
         self.check(checked);
@@ -291,11 +299,11 @@ impl World {
         let (pid, link) = self.fork(&incarnation, environment);
         daemon.supervised.insert(incarnation.clone(), pid);
         daemon.connections.insert(incarnation.clone(), link);
-        Event::Started {
+        vec![Event::Started {
             incarnation,
             process: Ok(identity(pid)),
             cgroup: None,
-        }
+        }]
     }
 
     pub(super) fn say(&mut self, daemon: &Daemon, incarnation: &Incarnation, mut frame: ToWorker) {
@@ -304,6 +312,9 @@ impl World {
             && self.is(Mutant::ChecksLeaveTheGateOpen)
         {
             directive.gate = Gate::Open;
+        }
+        if !self.is_heard(&incarnation.name) {
+            return;
         }
         let link = daemon
             .connections
@@ -320,11 +331,18 @@ impl World {
         incarnation: &Incarnation,
         kill: bool,
     ) {
-        let Some(&pid) = daemon.supervised.get(incarnation) else {
+        // What has ended by now its host knows, too.
+        let is_there =
+            self.host_of(&incarnation.name).is_some() && self.present_there(incarnation).is_some();
+        let pid = daemon.supervised.get(incarnation).copied();
+        if pid.is_none() && !is_there {
             return;
-        };
+        }
         let checked = self.promises.signalled(incarnation);
         self.check(checked);
+        let Some(pid) = pid else {
+            return self.signals_there(incarnation, kill);
+        };
         if kill {
             self.kill(pid);
         } else if let Some(worker) = self.processes.get_mut(&pid) {
@@ -494,7 +512,7 @@ impl Io for Hands<'_> {
             _ if !acts => {}
             Action::Start(incarnation, environment) => {
                 let environment = environment.clone().unwrap();
-                return vec![world.starts(daemon, incarnation.clone(), environment)];
+                return world.starts(daemon, incarnation.clone(), environment);
             }
             Action::Terminate(incarnation) => world.signal(daemon, incarnation, false),
             Action::Kill(incarnation) => world.signal(daemon, incarnation, true),

@@ -131,6 +131,7 @@ impl World {
                     name: name.clone(),
                     number: incarnation,
                 }),
+            host: self.facts_of_host(&name, incarnation),
             mail: self.disk.unread.seen(&Incarnation {
                 name,
                 number: incarnation,

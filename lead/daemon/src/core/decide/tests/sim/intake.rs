@@ -31,6 +31,7 @@ impl World {
         };
         let readable: Vec<u64> = readable
             .filter(|(number, link)| !waits(number, &link.incarnation))
+            .filter(|(_, link)| self.is_carried(daemon, &link.incarnation.name, link.far))
             .map(|(number, _)| *number)
             .collect();
         let gone = daemon
@@ -50,9 +51,10 @@ impl World {
             over.len(),
             daemon.commands.len().min(1),
             daemon.jobs.len().min(1),
+            usize::from(self.has_heard_from_far(daemon)),
         ];
         let at = self.rng.pick(
-            &(0..5)
+            &(0..6)
                 .filter(|&source| sources[source] > 0)
                 .collect::<Vec<_>>(),
         )?;
@@ -113,7 +115,8 @@ impl World {
                 Some(Event::Ended { incarnation, ended })
             }
             3 => daemon.commands.pop_front(),
-            _ => self.a_job_ends(daemon),
+            4 => self.a_job_ends(daemon),
+            _ => self.hears_from_far(daemon),
         }
     }
 
@@ -136,9 +139,27 @@ impl World {
             return Some(Event::Disconnected { incarnation });
         };
         match up {
-            Up::StartedWorker => Some(Event::Greeted { incarnation }),
+            Up::StartedWorker => {
+                if self.host_of(&incarnation.name).is_some() {
+                    if !self.is_present_at_home(daemon, &incarnation) {
+                        return None;
+                    }
+                    daemon.connections.insert(incarnation.clone(), number);
+                }
+                Some(Event::Greeted { incarnation })
+            }
             Up::Back(environment, state) => {
-                if daemon.supervised.get(&incarnation) != Some(&pid) {
+                let is_there = self.host_of(&incarnation.name).is_some();
+                let is_known = if is_there {
+                    self.is_known_there(&incarnation, pid)
+                } else {
+                    daemon.supervised.get(&incarnation) == Some(&pid)
+                };
+                if is_there && is_known && !self.is_present_at_home(daemon, &incarnation) {
+                    return None;
+                }
+                let link = self.links.get_mut(&number)?;
+                if !is_known {
                     link.down.push_back(ToWorker::Stranger {
                         why: "no such incarnation".to_owned(),
                     });

@@ -11,6 +11,7 @@ use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use uuid::Uuid;
 
+use super::hosts::is_hosted;
 use super::world::World;
 use super::{Rng, worker::Worker};
 use crate::core::incarnation::Incarnation;
@@ -31,6 +32,8 @@ pub(super) struct Link {
     pub(super) down: VecDeque<ToWorker>,
     pub(super) worker_open: bool,
     pub(super) daemon_open: bool,
+    /// The link with home that it is a part of, if its worker lives on a host.
+    pub(super) far: Option<u64>,
 }
 
 impl Link {
@@ -140,6 +143,7 @@ impl World {
             down: VecDeque::new(),
             worker_open: true,
             daemon_open: true,
+            far: self.link_of(&incarnation.name),
         };
         self.links.insert(self.next_link, link);
         self.next_link
@@ -182,7 +186,15 @@ impl World {
         self.promises.called_off.clear();
         self.disk.woken = false;
         self.tears_a_line();
-        for link in self.links.values_mut() {
+        self.far_loses_home();
+        self.close_the_daemons_ends();
+    }
+
+    /// A connection with a host daemon does not end with home.
+    pub(super) fn close_the_daemons_ends(&mut self) {
+        let far = self.far.is_there;
+        let links = self.links.values_mut();
+        for link in links.filter(|link| !far || !is_hosted(&link.incarnation.name)) {
             link.daemon_open = false;
             link.up.clear();
             let rest = self.rng.below(u32::try_from(link.down.len()).unwrap() + 1);

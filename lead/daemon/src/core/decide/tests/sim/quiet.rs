@@ -35,6 +35,7 @@ impl World {
                     (0..4).for_each(|_| self.worker_step(pid));
                 }
                 self.shims_work();
+                (0..8).for_each(|_| self.host_step());
                 self.daemon_step();
             }
             self.time_passes(5.0);

@@ -7,7 +7,9 @@ use teamd_shared::journal::{Daemon as DaemonRecord, TeamEvent, TeamRecord};
 use teamd_shared::name::Name;
 
 use super::super::harness::places;
+use super::super::mutants::Mutant;
 use super::daemon::{Daemon, Heard, Killed};
+use super::hosts::hosts;
 use super::machine::identity;
 use super::world::{RULES, World};
 use crate::core::dispatcher::Dispatcher;
@@ -38,6 +40,7 @@ impl World {
             exited: BTreeSet::new(),
             reaping: Vec::new(),
             commands: VecDeque::new(),
+            from_far: VecDeque::new(),
             effects: EffectQueues::default(),
             roster: BTreeMap::new(),
             unwritten: None,
@@ -67,8 +70,10 @@ impl World {
         };
         let is_first = self.works && daemon.dispatcher.team.orders.is_empty();
         let orders = is_first.then(|| serde_json::from_str(ORDERS).unwrap());
+        let is_new = self.far.is_there && daemon.dispatcher.team.hosts.is_none();
         let started = TeamRecord {
             orders,
+            hosts: is_new.then(hosts),
             ..TeamRecord::of(TeamEvent::Started, "default".to_owned(), Some(record))
         };
         self.dispatches(daemon, |dispatcher, hands| dispatcher.begin(started, hands))
@@ -84,6 +89,11 @@ impl World {
             .filter(|state| !state.record.phase.is_ended())
         {
             let member = &state.record;
+            // A host reports its own when it is reached.
+            let is_there = self.host_of(&member.name).is_some();
+            if is_there && !self.is(Mutant::HostsAreNotWaitedFor) {
+                continue;
+            }
             let incarnation = Incarnation::of(member);
             let process = if self.lock_is_held(&member.name) {
                 member.process.as_ref()

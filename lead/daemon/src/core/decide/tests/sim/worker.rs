@@ -177,7 +177,7 @@ impl World {
         if worker.stranger || worker.term {
             return self.leaves_by_signal(worker);
         }
-        if worker.link.is_none() && self.daemon.is_some() {
+        if worker.link.is_none() && self.can_connect(&worker.incarnation.name) {
             self.reconnects(worker);
         }
         if !self.goes_on(worker) {
@@ -325,7 +325,9 @@ impl World {
     }
 
     fn is_welcome(&mut self, worker: &mut Worker, welcome: Welcome) {
-        let right = welcome.environment == worker.environment;
+        // A host daemon puts its own in.
+        let is_there = self.host_of(&worker.incarnation.name).is_some();
+        let right = is_there || welcome.environment == worker.environment;
         self.check(
             right
                 .then_some(())

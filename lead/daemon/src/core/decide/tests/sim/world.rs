@@ -14,6 +14,7 @@ use super::super::promises::Promises;
 use super::Rng;
 use super::daemon::Daemon;
 use super::disk::Disk;
+use super::hosts::Far;
 use super::jobs::Checkouts;
 use super::machine::{Clocks, Link, SimIds};
 use super::worker::Worker;
@@ -52,10 +53,11 @@ enum Move {
     Shims,
     Jump,
     While,
+    Host,
 }
 
 /// How often each step happens. What happens rarely varies from schedule to schedule.
-const WEIGHTS: [(Move, u32, bool); 15] = [
+const WEIGHTS: [(Move, u32, bool); 16] = [
     (Move::Daemon, 70, false),
     (Move::Worker, 120, false),
     (Move::ReplyTo, 22, false),
@@ -71,7 +73,13 @@ const WEIGHTS: [(Move, u32, bool); 15] = [
     (Move::Shims, 6, false),
     (Move::Jump, 1, true),
     (Move::While, 1, true),
+    (Move::Host, 40, false),
 ];
+
+/// Tells whether there is another machine in a schedule.
+fn has_host(seed: u64, mutant: Option<Mutant>) -> bool {
+    seed % 4 == 1 || mutant.is_some_and(Mutant::is_of_hosts)
+}
 
 pub(in super::super) struct World {
     pub(super) rng: Rng,
@@ -83,6 +91,8 @@ pub(in super::super) struct World {
     /// Shims that are left of an incarnation, and for how many steps.
     pub(super) shims: BTreeMap<Name, u32>,
     pub(super) links: BTreeMap<u64, Link>,
+    /// The other machine.
+    pub(super) far: Far,
     pub(in super::super) daemon: Option<Daemon>,
     pub(in super::super) promises: Promises,
     /// Whether people mostly have work done: without that, few tasks get as far as a check.
@@ -118,6 +128,7 @@ impl World {
         };
         let weights: Vec<_> = WEIGHTS
             .iter()
+            .filter(|&&(step, ..)| step != Move::Host || has_host(seed, mutant))
             .map(|&(step, weight, varies)| (step, varied(&mut rng, weight, varies)))
             .collect();
         // Each line is also written and read in some schedules: that takes most of the time.
@@ -137,6 +148,7 @@ impl World {
             processes: BTreeMap::new(),
             shims: BTreeMap::new(),
             links: BTreeMap::new(),
+            far: Far::new(has_host(seed, mutant)),
             daemon: None,
             promises: Promises::new(jumps, thorough),
             works: seed.is_multiple_of(3),
@@ -216,6 +228,7 @@ impl World {
             Move::SignalDaemon => {}
             Move::Forge => self.forge(),
             Move::Shims => self.shims_work(),
+            Move::Host => self.host_step(),
             Move::While => self.a_while_passes(),
             Move::Jump => {
                 let seconds = self
@@ -234,6 +247,7 @@ impl World {
         for _ in 0..10 {
             self.time_passes(5.0);
             self.daemon_step();
+            (0..3).for_each(|_| self.host_step());
             let pids: Vec<u32> = self.processes.keys().copied().collect();
             for pid in pids {
                 (0..3).for_each(|_| self.worker_step(pid));

@@ -1,0 +1,67 @@
+use teamd_shared::member::{Gate, Phase, Terms};
+use teamd_shared::position::Position;
+
+use super::*;
+
+fn member() -> Member {
+    Member {
+        name: Name::new("alice").unwrap(),
+        terms: Terms::of_workspace("~/work".to_owned()),
+        incarnation: 2,
+        conversation: 1,
+        begins_at: Position::START,
+        phase: Phase::Spawning,
+        process: None,
+        cgroup: None,
+        gate: Gate::Open,
+        ending: None,
+        ending_note: None,
+        restarts: Vec::new(),
+        restarted: 1,
+        silent_since: None,
+        exit: None,
+        spawned_at: 1.0,
+        updated_at: 1.0,
+    }
+}
+
+/// What a host says that it has is of a time before the order: the incarnation would count as never
+/// begun, and run there.
+#[tokio::test]
+async fn nothing_is_started_before_the_host_has_said_what_it_has() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
+    dir.furnish().unwrap();
+    let (inputs, _heard) = mpsc::channel(1);
+    let mut links = Links::new(dir, inputs);
+    let host = Name::new("box").unwrap();
+    let link = Link {
+        host: Host {
+            name: host.clone(),
+            ssh: "box".to_owned(),
+            allow_weak_sandbox: false,
+        },
+        task: tokio::spawn(async {}),
+        now: Arc::new(Notify::new()),
+        wants_room: Arc::new(AtomicBool::new(false)),
+        connection: None,
+        intake: MailIntake::new("box"),
+        last_to_lead: None,
+    };
+    links.links.insert(host.clone(), link);
+    let environment = Environment::default();
+    let start = |links: &mut Links| {
+        let started = links.start(&host, &member(), &environment).unwrap();
+        started.is_some()
+    };
+    assert!(!start(&mut links), "there is no connection");
+    let (frames, mut said) = mpsc::channel(dial::QUEUE);
+    let cut = Arc::new(Notify::new());
+    links.connected(&host, 1, "0".to_owned(), (frames, cut));
+    assert!(!start(&mut links), "it has not said what it has");
+    assert!(said.try_recv().is_err());
+    links.says_what_it_has(&host);
+    assert!(start(&mut links));
+    let frame = said.try_recv().unwrap();
+    assert!(matches!(frame, ToHost::Start(_)), "{frame:?}");
+}

@@ -181,20 +181,16 @@ impl JobRunner {
 
     /// Has a step of a job on a host done.
     pub(crate) fn step(&mut self, step: JobStep, means: &mut JobMeans<'_>) {
+        if !self.hosted.is_wanted(step.job) {
+            return;
+        }
+        if let Some(host) = step.host.clone() {
+            self.hosted.begin_there(host, step, means.links);
+            return;
+        }
         let JobStep {
-            job,
-            host,
-            order,
-            reply,
+            job, order, reply, ..
         } = step;
-        if !self.hosted.is_wanted(job) {
-            return;
-        }
-        if let Some(host) = host {
-            self.hosted
-                .begin_there(job, host, order, reply, means.links);
-            return;
-        }
         match start(&JobOrder::Git(Box::new(order)), means.supervisor) {
             Ok(process) => {
                 let number = process.number;
@@ -299,18 +295,13 @@ fn begin(
     hosted: &mut HostedJobs,
     means: &mut JobMeans<'_>,
 ) -> Result<Begun, Unstarted> {
-    let JobMeans {
-        supervisor,
-        links,
-        inputs,
-    } = means;
     match host_of(order) {
         Some((host, order)) => {
-            let begun = hosted.begin(job, host, order, links, inputs);
+            let begun = hosted.begin(job, host, order, means);
             begun.map_err(Unstarted::Refused)?;
             Ok(Begun::OnHost)
         }
-        None => start(order, supervisor)
+        None => start(order, means.supervisor)
             .map(Begun::Process)
             .map_err(Unstarted::Failed),
     }

@@ -11,10 +11,9 @@ use teamd_shared::name::Name;
 use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
-use super::steps::{HostedJob, unreachable};
-use super::{JobProcess, MOST};
+use super::steps::{HostedJob, JobStep, unreachable};
+use super::{JobMeans, JobProcess, MOST};
 use crate::core::runtime::first_line;
-use crate::io::connections::Inputs;
 use crate::io::links::Links;
 
 type Reply = oneshot::Sender<Result<JobReport, String>>;
@@ -77,16 +76,15 @@ impl HostedJobs {
         job: u64,
         host: &Name,
         order: &GitOrder,
-        links: &Links,
-        inputs: &Inputs,
+        means: &JobMeans<'_>,
     ) -> Result<(), Refusal> {
-        let channel = links.bulk(host).ok_or_else(|| unreachable(host))?;
+        let channel = means.links.bulk(host).ok_or_else(|| unreachable(host))?;
         let turn = self.turns.entry(host.clone()).or_default();
         let hosted = HostedJob {
             job,
             host: host.clone(),
             order: order.clone(),
-            inputs: inputs.clone(),
+            inputs: means.inputs.clone(),
             channel,
             turn: Arc::clone(turn),
             places: Arc::clone(&self.places),
@@ -111,14 +109,10 @@ impl HostedJobs {
     }
 
     /// Has a host do a step.
-    pub(super) fn begin_there(
-        &mut self,
-        job: u64,
-        host: Name,
-        order: GitOrder,
-        reply: Reply,
-        links: &mut Links,
-    ) {
+    pub(super) fn begin_there(&mut self, host: Name, step: JobStep, links: &mut Links) {
+        let JobStep {
+            job, order, reply, ..
+        } = step;
         // Without a reply, the job hears that the link broke.
         if !links.has_said(&host) {
             return;

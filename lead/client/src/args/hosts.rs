@@ -20,7 +20,7 @@ pub enum HostCommand {
         /// What the team calls it
         #[arg(value_parser = host)]
         name: Name,
-        /// Where ssh finds it [default: the name]
+        /// Where ssh finds it [default: as before, else the name]
         #[arg(long, value_name = "[USER@]HOST")]
         ssh: Option<String>,
         /// Run teammates there even if it cannot sandbox their commands as promised

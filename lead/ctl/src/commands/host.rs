@@ -49,9 +49,10 @@ pub(crate) fn run(context: &Context, args: HostArgs) -> CommandResult {
             install,
             programs,
         } => {
+            let recorded = recorded(context, &name)?;
             let of_file = of_file(context, &name, None)?;
             let mut host = of_file.unwrap_or_else(|| Host {
-                ssh: name.to_string(),
+                ssh: recorded.map_or_else(|| name.to_string(), |host| host.ssh),
                 name,
                 allow_weak_sandbox: false,
                 terms: HostTerms::default(),
@@ -67,7 +68,7 @@ pub(crate) fn run(context: &Context, args: HostArgs) -> CommandResult {
             add(context, host)
         }
         HostCommand::Login { name } => {
-            let host = known(context, &name)?;
+            let host = recorded(context, &name)?.ok_or_else(|| unknown(&name))?;
             let of_file = of_file(context, &name, Some(&host))?;
             add(context, of_file.unwrap_or(host))
         }
@@ -214,15 +215,19 @@ fn of_file(
     Ok(table.map(|table| table.host(name, recorded)))
 }
 
-/// Returns a host as it is recorded.
-fn known(context: &Context, name: &Name) -> Result<Host, CommandError> {
+/// Returns a host as it is recorded; none if it is not, or there is no team yet.
+fn recorded(context: &Context, name: &Name) -> Result<Option<Host>, CommandError> {
+    if context.is_missing() {
+        return Ok(None);
+    }
     let team = journal::fold(&context.dir()?)?;
     let hosts = team.hosts.as_ref();
-    let host = hosts.and_then(|hosts| hosts.get(name)).cloned();
-    host.ok_or_else(|| {
-        CommandError::new(ExitCode::NotFound, format!("there is no host {name}"))
-            .hint(format!("`teamctl host add {name}` adds it"))
-    })
+    Ok(hosts.and_then(|hosts| hosts.get(name)).cloned())
+}
+
+fn unknown(name: &Name) -> CommandError {
+    CommandError::new(ExitCode::NotFound, format!("there is no host {name}"))
+        .hint(format!("`teamctl host add {name}` adds it"))
 }
 
 fn list(context: &Context) -> CommandResult {

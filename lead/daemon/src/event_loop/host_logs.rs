@@ -52,8 +52,9 @@ impl EventLoop {
     /// Answers those who read logs on a host that cannot be reached any more.
     pub(super) fn logs_cut_off(&mut self, host: &Name) {
         let readers = &mut self.resources.links.log_readers;
-        let cut_off = readers.extract_if(.., |_, reader| reader.host == *host);
-        let clients: Vec<ReplyTo> = cut_off.map(|(_, reader)| reader.client).collect();
+        let cut_off = readers.values().filter(|reader| reader.host == *host);
+        let clients: Vec<ReplyTo> = cut_off.map(|reader| reader.client).collect();
+        readers.retain(|_, reader| reader.host != *host);
         for client in clients {
             self.cannot_read(client, host);
         }

@@ -197,9 +197,8 @@ impl Dialer {
                     hello.version, hello.protocol
                 ),
                 hint: format!(
-                    "`teamctl host add {} --ssh {} --install` installs teamd {} there",
+                    "`teamctl host add {} --install` installs teamd {} there",
                     self.host.name,
-                    self.host.ssh,
                     env!("CARGO_PKG_VERSION")
                 ),
             });
@@ -513,7 +512,7 @@ fn state_of_end(name: &Name, code: Option<i32>, said: &str) -> LinkState {
     if code == Some(127) {
         return attention(
             "there is no teamd on the PATH of its login",
-            format!("`teamctl host add {name} --install` installs it, with `--ssh` as before"),
+            format!("`teamctl host add {name} --install` installs it"),
         );
     }
     let why = match (said, code) {

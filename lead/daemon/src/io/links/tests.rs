@@ -1,3 +1,4 @@
+use teamd_shared::host::HostTerms;
 use teamd_shared::member::{Gate, Phase, Terms};
 use teamd_shared::position::Position;
 
@@ -40,7 +41,9 @@ async fn nothing_is_started_before_the_host_has_said_what_it_has() {
             name: host.clone(),
             ssh: "box".to_owned(),
             allow_weak_sandbox: false,
+            terms: HostTerms::default(),
         },
+        home: Uuid::nil(),
         task: tokio::spawn(async {}),
         now: Arc::new(Notify::new()),
         wants_room: Arc::new(AtomicBool::new(false)),
@@ -57,7 +60,7 @@ async fn nothing_is_started_before_the_host_has_said_what_it_has() {
     assert!(!start(&mut links), "there is no connection");
     let (frames, mut said) = mpsc::channel(dial::QUEUE);
     let cut = Arc::new(Notify::new());
-    links.connected(&host, 1, "0".to_owned(), (frames, cut));
+    links.connected(&host, 1, ("0".to_owned(), None), (frames, cut));
     assert!(!start(&mut links), "it has not said what it has");
     assert!(said.try_recv().is_err());
     links.says_what_it_has(&host);

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use teamd_shared::environment::Environment;
-use teamd_shared::host::{Host, Hosts, LinkState};
+use teamd_shared::host::{Host, HostTerms, Hosts, LinkState};
 use teamd_shared::member::{Emptied, Phase};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -97,6 +97,7 @@ pub(super) fn hosts() -> Hosts {
         name: host_name(),
         ssh: "u@box".to_owned(),
         allow_weak_sandbox: false,
+        terms: HostTerms::default(),
     };
     Hosts {
         home: Uuid::from_u128(1),

@@ -227,10 +227,18 @@ fn a_submission_counts_when_its_objects_are_home() {
     says(&results, 2, "damaged");
     assert_eq!(task(team, 1)["submission"], Value::Null);
     std::fs::remove_file(hosts.far.join("spoils")).unwrap();
-    // The link breaks while the objects are on their way. What a shell there says is no reason.
+}
+
+#[test]
+fn a_link_that_breaks_while_work_is_on_its_way_submits_it_once() {
+    let hosts = begin("", "");
+    let team = &hosts.team;
+    spawn(&hosts, "bob", &["--host", "box"]).ok();
+    add(team, &["one", "--check", "test -e one"]);
+    // What a shell there says is no reason.
     std::fs::File::create(hosts.far.join("noisy")).unwrap();
     std::fs::File::create(hosts.far.join("holds")).unwrap();
-    team.send("alice", &works(1, "one"));
+    team.send("bob", &works(1, "one"));
     team.until("the objects to be on their way", || {
         !hosts.pids(" --give ").is_empty()
     });
@@ -238,7 +246,7 @@ fn a_submission_counts_when_its_objects_are_home() {
     assert_eq!(task(team, 1)["status"], "in_progress");
     std::fs::remove_file(hosts.far.join("holds")).unwrap();
     hosts.mend("box");
-    is_completed(&until(team, 1, "completed"), "alice");
+    is_completed(&until(team, 1, "completed"), "bob");
     assert_eq!(task(team, 1)["submission"]["number"], 1);
     team.until("nothing to be left of the transfer", || {
         let bundles = repository(team).with_file_name("bundles");

@@ -802,6 +802,74 @@ fn what_cannot_be_done_on_a_host_is_refused_with_a_next_step() {
     assert!(hosts.told_by("alice").is_empty());
 }
 
+/// Takes the last lines of an inbox, as a loss of power does with what was not synced. Returns them.
+fn loses_power(inbox: &std::path::Path, lines: usize) -> Vec<String> {
+    let text = std::fs::read_to_string(inbox).unwrap();
+    let all: Vec<&str> = text.split_inclusive('\n').collect();
+    let kept = all.len() - lines;
+    let length: usize = all[..kept].iter().map(|line| line.len()).sum();
+    let file = std::fs::OpenOptions::new().write(true).open(inbox).unwrap();
+    file.set_len(length as u64).unwrap();
+    all[kept..].iter().map(|line| (*line).to_owned()).collect()
+}
+
+#[test]
+fn what_a_loss_of_power_takes_from_an_inbox_comes_again_and_counts_once() {
+    let hosts = Hosts::begin();
+    hosts.spawn("alice", "box").ok();
+    for number in 0..5 {
+        hosts.send(
+            "alice",
+            &format!("/bash echo {number} >> order.txt\n/send_message lead said {number}"),
+        );
+    }
+    let file = hosts.far.join("box/work/order.txt");
+    let done = |count: usize| {
+        std::fs::read_to_string(&file).is_ok_and(|text| text.lines().count() >= count)
+    };
+    hosts.team.until("five lines", || done(5));
+    hosts.team.until("five answers", || {
+        let told = hosts.told_by("alice");
+        told.iter().filter(|it| it.starts_with("said")).count() == 5
+    });
+    // The host: all that ran there is gone, and so is what it had not synced of its inbox.
+    let there = hosts.inbox_there("box", "alice");
+    let pid = hosts.host_pid("alice");
+    hosts.cut("box");
+    let daemons = hosts.pids("--host-of");
+    for it in daemons.iter().chain([&pid]) {
+        signal(*it, Signal::SIGKILL);
+    }
+    hosts.team.until("all there to be gone", || {
+        !is_alive(pid) && hosts.pids("--host-of").is_empty()
+    });
+    let lost = loses_power(&there, 2);
+    assert!(lost.iter().all(|line| line.contains("\"via\"")), "{lost:?}");
+    hosts.send("alice", "/bash echo 5 >> order.txt");
+    // Home, in the same way.
+    hosts.team.kill_daemon();
+    let lost = loses_power(&hosts.team.path("inbox/lead.jsonl"), 1);
+    assert!(lost.iter().all(|line| line.contains("\"via\"")), "{lost:?}");
+    hosts.team.teamd(["start"]).ok();
+    hosts.mend("box");
+    hosts.team.teamctl(["spawn", "alice", "--resume"]);
+    hosts.team.until("six lines", || done(6));
+    let wanted: String = (0..6).map(|number| format!("{number}\n")).collect();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), wanted);
+    let id = serde_json::from_str::<serde_json::Value>(&lost[0]).unwrap()["id"].clone();
+    hosts.team.until("the line at home", || {
+        let lead = hosts.team.inbox("lead");
+        lead.iter().filter(|line| line["id"] == id).count() == 1
+    });
+    hosts.team.teamctl(["shutdown", "alice"]).ok();
+    let lead = hosts.team.inbox("lead");
+    let offsets: Vec<u64> = lead
+        .iter()
+        .filter_map(|line| line["via"]["offset"].as_u64())
+        .collect();
+    assert!(offsets.is_sorted_by(|one, next| one < next), "{offsets:?}");
+}
+
 #[test]
 fn a_real_ssh_carries_a_link_whatever_the_configuration_says() {
     let there = Team::new();

@@ -41,6 +41,7 @@ mod integration;
 mod judges;
 mod known_leads;
 mod lead;
+mod lying;
 mod many;
 mod mcp;
 mod meddling;

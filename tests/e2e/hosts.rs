@@ -803,7 +803,7 @@ fn what_cannot_be_done_on_a_host_is_refused_with_a_next_step() {
 }
 
 /// Takes the last lines of an inbox, as a loss of power does with what was not synced. Returns them.
-fn loses_power(inbox: &std::path::Path, lines: usize) -> Vec<String> {
+fn loses_power(inbox: &Path, lines: usize) -> Vec<String> {
     let text = std::fs::read_to_string(inbox).unwrap();
     let all: Vec<&str> = text.split_inclusive('\n').collect();
     let kept = all.len() - lines;

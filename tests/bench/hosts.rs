@@ -39,14 +39,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const HOSTED: &str = "TEAM_BENCH_HOSTED";
 const MACHINES: usize = 10;
 
-/// Measures all of it.
-pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
-    let mut figures = vec![storm(effort)];
-    figures.extend(over_ssh(effort));
-    figures.extend(crowd(effort));
-    figures
-}
-
 fn row(name: &str, measured: String, limit: String, aim: &'static str, met: bool) -> Figure {
     Figure {
         name: name.to_owned(),
@@ -76,7 +68,7 @@ fn spawn(team: &Team, name: &str, host: &str, workspace: &Path) {
 
 /// Four senders write to a teammate on a host, while home, the host daemon and the link die by
 /// turns, and then the link is cut.
-fn storm(effort: Effort) -> Figure {
+pub(crate) fn mail(effort: Effort) -> Vec<Figure> {
     let (team, far) = far_team();
     team.teamctl(["host", "add", BOX]).ok();
     spawn(&team, "alice", BOX, team.root());
@@ -115,7 +107,7 @@ fn storm(effort: Effort) -> Figure {
     let (lost, doubled, reordered) = judged(&read, messages);
     team.teamd(["stop"]).ok();
     let all = SENDERS * messages;
-    row(
+    let figure = row(
         &format!(
             "{all} messages of {SENDERS} senders to a host, {kills} kills, a cut of {} s",
             cut.as_secs()
@@ -127,7 +119,8 @@ fn storm(effort: Effort) -> Figure {
         String::new(),
         "0 / 0 / 0, ≤ 3 s",
         (lost, doubled, reordered) == (0, 0, 0) && complete <= Duration::from_secs(3),
-    )
+    );
+    vec![figure]
 }
 
 /// Writes numbered messages: half of them at once, spread over the deaths, the rest in the cut.
@@ -214,7 +207,7 @@ fn judged(read: &[String], messages: usize) -> (usize, usize, usize) {
 }
 
 /// One teammate over a real `ssh` on loopback, beside one at home; none where there is no `sshd`.
-fn over_ssh(effort: Effort) -> Vec<Figure> {
+pub(crate) fn over_ssh(effort: Effort) -> Vec<Figure> {
     let there = Team::new();
     let Some(sshd) = Sshd::of(&there) else {
         return Vec::new();
@@ -310,7 +303,7 @@ fn carriers_pss(home: &Team, there: &Team) -> String {
 }
 
 /// Ten machines with some teammates each, beside one with all of them.
-fn crowd(effort: Effort) -> Vec<Figure> {
+pub(crate) fn crowd(effort: Effort) -> Vec<Figure> {
     let named = std::env::var(HOSTED).ok().and_then(|it| it.parse().ok());
     let each: usize = named.unwrap_or(effort.of(100));
     let all = each * MACHINES;

@@ -55,7 +55,7 @@ impl Effort {
 /// A group of figures that are measured together, under the name that a filter selects.
 type Group = (&'static str, fn(Effort) -> Vec<Figure>);
 
-const GROUPS: [Group; 15] = [
+const GROUPS: [Group; 17] = [
     ("latency", latency::measure),
     ("lifecycle", lifecycle::measure),
     ("writers", writers::measure),
@@ -70,7 +70,9 @@ const GROUPS: [Group; 15] = [
     ("views", views::measure),
     ("agents", agents::measure),
     ("machine", machine::measure),
-    ("hosts", hosts::measure),
+    ("hosts-mail", hosts::mail),
+    ("hosts-ssh", hosts::over_ssh),
+    ("hosts-crowd", hosts::crowd),
 ];
 
 fn main() -> ExitCode {

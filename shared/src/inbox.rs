@@ -35,13 +35,13 @@ use crate::position::{Position, TAIL};
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
 pub use append::{AppendError, Appended, Appender, append, find_appended, sync};
-use read::each_message;
 pub use read::{Batch, Count, InboxLine, Reader, count_lines};
+use read::{each_message, each_message_before};
 pub use rejected::{Rejected, RejectedLine, quarantine};
 pub use unread::{MAX_RETURNED, NOTHING_UNREAD, Unread, UnreadMail, look_at_unread};
 pub use via::{
-    HOME, LinePlace, VIA, Via, last_via, line_before, message_via, position_after,
-    position_after_via, position_at,
+    HOME, LinePlace, VIA, Via, last_via, last_via_between, line_before, message_via,
+    position_after, position_after_via, position_at,
 };
 
 /// How much of a line that is no message is kept as text, in bytes.

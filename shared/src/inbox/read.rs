@@ -325,16 +325,27 @@ pub(super) fn each_message(
     dir: &TeamDir,
     owner: &Name,
     from: Position,
+    visit: impl FnMut(u64, Position, &Message),
+) -> Result<Position, ReadError> {
+    each_message_before(dir, owner, (from, u64::MAX), visit)
+}
+
+/// As [`each_message`], for those that begin before an offset.
+pub(super) fn each_message_before(
+    dir: &TeamDir,
+    owner: &Name,
+    (from, before): (Position, u64),
     mut visit: impl FnMut(u64, Position, &Message),
 ) -> Result<Position, ReadError> {
     let at = TeamPath::inbox(owner);
     let file = open(dir, &at)?;
-    visit_messages(&file, from, &mut visit).map_err(|source| cannot_read(dir, &at, source))
+    visit_messages(&file, (from, before), &mut visit)
+        .map_err(|source| cannot_read(dir, &at, source))
 }
 
 fn visit_messages(
     file: &File,
-    from: Position,
+    (from, before): (Position, u64),
     visit: &mut impl FnMut(u64, Position, &Message),
 ) -> io::Result<Position> {
     let mut end = if fits(file, from)? {
@@ -347,6 +358,9 @@ fn visit_messages(
     while let Some(mut lines) = Lines::open(file, end, scanned)? {
         loop {
             let offset = lines.offset();
+            if offset >= before {
+                return Ok(end);
+            }
             let Some(line) = lines.next()? else { break };
             let read = read_line(offset, &line);
             end = lines.position();

@@ -10,7 +10,9 @@ use std::os::unix::fs::FileExt;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{ReadError, cannot_read, each_message, find, index, open, read_line_at};
+use super::{
+    ReadError, cannot_read, each_message, each_message_before, find, index, open, read_line_at,
+};
 use crate::message::Message;
 use crate::name::Name;
 use crate::position::{Position, TAIL};
@@ -69,11 +71,22 @@ pub fn last_via(
     host: &str,
     before: Option<u64>,
 ) -> Result<Option<LinePlace>, ReadError> {
+    let before = before.unwrap_or(u64::MAX);
+    last_via_between(dir, owner, host, (Position::START, before))
+}
+
+/// As [`last_via`], in the part of the inbox from a position to an offset.
+///
+/// # Errors
+/// [`ReadError`] if there is no inbox, or the system refuses.
+pub fn last_via_between(
+    dir: &TeamDir,
+    owner: &Name,
+    host: &str,
+    part: (Position, u64),
+) -> Result<Option<LinePlace>, ReadError> {
     let mut last = None;
-    each_message(dir, owner, Position::START, |offset, _, message| {
-        if before.is_some_and(|before| offset >= before) {
-            return;
-        }
+    each_message_before(dir, owner, part, |_, _, message| {
         if let Some(via) = Via::of(message)
             && via.host == host
         {

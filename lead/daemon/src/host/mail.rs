@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use teamd_shared::clock;
 use teamd_shared::id::RequestId;
-use teamd_shared::inbox::{HOME, LinePlace, ReadError, last_via, read_line_at};
+use teamd_shared::inbox::{
+    HOME, LinePlace, ReadError, last_via_between, position_at, read_line_at,
+};
 use teamd_shared::link::{FromHost, OwnerAt};
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
+use teamd_shared::position::Position;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use super::frames::whose;
@@ -56,9 +59,16 @@ impl Mail {
         if has_read_all {
             return self.intake.taken(&self.dir, name);
         }
-        match last_via(&self.dir, name, HOME, Some(read)) {
+        // Behind what is known already: a report of each message must not search all of them.
+        let known = self.reads.get(name).filter(|(offset, _)| *offset <= read);
+        let (from, before) = match known {
+            Some((offset, line)) => (position_at(&self.dir, name, *offset)?, *line),
+            None => (Position::START, None),
+        };
+        match last_via_between(&self.dir, name, HOME, (from, read)) {
+            Ok(line) => Ok(line.or(before)),
             Err(ReadError::NoInbox(_)) => Ok(None),
-            other => other,
+            Err(error) => Err(error),
         }
     }
 

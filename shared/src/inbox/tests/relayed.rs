@@ -38,6 +38,11 @@ fn an_inbox_says_how_far_each_outbox_was_taken() {
     assert_eq!(last_via(&dir, &alice(), "gpu", None).unwrap(), None);
     let before = last_via(&dir, &alice(), "box", Some(third)).unwrap();
     assert_eq!(before.unwrap().offset, 0);
+    let behind_first = position_after_via(&dir, &alice(), "box", before.unwrap()).unwrap();
+    let between =
+        |to| last_via_between(&dir, &alice(), "box", (behind_first.unwrap(), to)).unwrap();
+    assert_eq!(between(third), None, "the first one is before that part");
+    assert_eq!(between(third + 1), Some(last));
     let position = position_after_via(&dir, &alice(), "box", last).unwrap();
     let fourth = line_before(&dir, &alice(), u64::MAX).unwrap().unwrap();
     assert_eq!(position.unwrap().offset, fourth.offset);

@@ -448,6 +448,31 @@ fn checks_run_on_hosts_that_a_person_trusts_with_them_and_at_home_while_none_is_
 }
 
 #[test]
+fn no_secret_of_home_crosses_with_work_and_checks() {
+    let mut hosts = Hosts::without();
+    std::fs::File::create(hosts.far.join("listens")).unwrap();
+    hosts.team = hosts
+        .team
+        .with("GITHUB_TOKEN", "secret-of-home")
+        .with("EDITOR", "editor-of-home");
+    let team = &hosts.team;
+    user(team, REPOSITORY);
+    team.write("team.toml", "[work]\ncheck_hosts = ['box']\n");
+    team.trust();
+    team.teamd(["start"]).ok();
+    hosts.add("box").ok();
+    spawn(&hosts, "alice", &["--host", "box"]).ok();
+    add(team, &["one", "--check", "test -e one"]);
+    team.does("alice", &works(1, "one"));
+    let done = until(team, 1, "completed");
+    assert_eq!(done["result"]["check"]["host"], "box", "{done}");
+    let said = hosts.said_without(&["secret-of-home", "editor-of-home"]);
+    for step in ["Make", "Branch", "Pack", "CheckMerged"] {
+        assert!(said.contains(step), "{step} has crossed unheard");
+    }
+}
+
+#[test]
 fn a_final_check_at_home_repeats_what_a_host_says_before_the_branch_moves() {
     let hosts = begin(
         // It passes on the host alone.

@@ -77,7 +77,7 @@ enum Unstarted {
 }
 
 /// A job that has begun.
-enum Begun {
+enum BegunJob {
     Process(JobProcess),
     OnHost,
 }
@@ -234,7 +234,7 @@ impl JobRunner {
     /// no key.
     fn start_next(
         &mut self,
-        mut begin: impl FnMut(u64, &JobOrder) -> Result<Begun, Unstarted>,
+        mut begin: impl FnMut(u64, &JobOrder) -> Result<BegunJob, Unstarted>,
     ) -> Vec<Event> {
         let mut unstarted = Vec::new();
         let mut used: Vec<JobKey> = self
@@ -256,11 +256,11 @@ impl JobRunner {
             }
             let QueuedJob { job, keys, order } = queued;
             match begin(job, &order) {
-                Ok(Begun::OnHost) => {
+                Ok(BegunJob::OnHost) => {
                     used.extend(keys.iter().cloned());
                     self.on_hosts.insert(job, keys);
                 }
-                Ok(Begun::Process(process)) => {
+                Ok(BegunJob::Process(process)) => {
                     used.extend(keys.iter().cloned());
                     let number = process.number;
                     let started = StartedJob { job, keys, process };
@@ -294,15 +294,15 @@ fn begin(
     order: &JobOrder,
     hosted: &mut HostedJobs,
     means: &mut JobMeans<'_>,
-) -> Result<Begun, Unstarted> {
+) -> Result<BegunJob, Unstarted> {
     match host_of(order) {
         Some((host, order)) => {
             let begun = hosted.begin(job, host, order, means);
             begun.map_err(Unstarted::Refused)?;
-            Ok(Begun::OnHost)
+            Ok(BegunJob::OnHost)
         }
         None => start(order, means.supervisor)
-            .map(Begun::Process)
+            .map(BegunJob::Process)
             .map_err(Unstarted::Failed),
     }
 }
@@ -443,7 +443,7 @@ mod tests {
             if attempts == 1 {
                 return Err(Unstarted::Failed("no descriptor is left".to_owned()));
             }
-            Ok(Begun::Process(JobProcess {
+            Ok(BegunJob::Process(JobProcess {
                 number: attempts,
                 input: tokio::spawn(async {}),
                 report: tempfile::tempfile().unwrap(),

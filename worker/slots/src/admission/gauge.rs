@@ -75,15 +75,23 @@ fn used_below(running: &[u32]) -> u64 {
     pages.saturating_mul(rustix::param::page_size() as u64)
 }
 
-/// Waits until a child has memory: it has none between its fork and its program.
+/// The one child of all tests of this crate, which has memory.
+///
+/// A child holds the locks of its parent from its fork until its program begins, and to a test whose
+/// clock is paused that is longer than any patience. So it starts before the first lock is taken, and
+/// no other one does. It ends with the tests: its input closes then.
 #[cfg(test)]
-pub(super) fn until_used_below_this() {
-    let began = std::time::Instant::now();
-    while used_below(&[std::process::id()]) == 0 {
-        assert!(began.elapsed().as_secs() < 60, "no child has any memory");
-        std::thread::yield_now();
-    }
-}
+pub(super) static CHILD: std::sync::LazyLock<std::process::Child> =
+    std::sync::LazyLock::new(|| {
+        let mut command = std::process::Command::new("cat");
+        let child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let began = std::time::Instant::now();
+        while used_below(&[std::process::id()]) == 0 {
+            assert!(began.elapsed().as_secs() < 60, "the child has no memory");
+            std::thread::yield_now();
+        }
+        child
+    });
 
 #[cfg(test)]
 mod tests {
@@ -91,13 +99,8 @@ mod tests {
 
     #[test]
     fn what_descends_from_a_process_counts_and_it_does_not() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("1000")
-            .spawn()
-            .unwrap();
-        until_used_below_this();
-        assert_eq!(used_below(&[child.id()]), 0);
-        child.kill().unwrap();
-        child.wait().unwrap();
+        let child = CHILD.id();
+        assert!(used_below(&[std::process::id()]) > 0);
+        assert_eq!(used_below(&[child]), 0);
     }
 }

@@ -8,7 +8,7 @@ fn short(folder: &Path, patience: Duration) -> Admissions {
         memory: Some(0),
     };
     Admissions {
-        // Of nothing, nothing is short: so one byte, which the test's own child takes.
+        // Of nothing, nothing is short: so one byte, which the child of the tests takes.
         gauge: Arc::new(Gauge::new(
             &AdmissionRules {
                 memory: Some(1),
@@ -21,32 +21,18 @@ fn short(folder: &Path, patience: Duration) -> Admissions {
     }
 }
 
-/// A process that takes memory below this one.
-struct Takes(std::process::Child);
-
-impl Takes {
-    fn memory() -> Self {
-        let mut command = std::process::Command::new("sleep");
-        let takes = Self(command.arg("1000").spawn().unwrap());
-        gauge::until_used_below_this();
-        takes
-    }
-}
-
-impl Drop for Takes {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
+/// Makes a folder for a queue. The child that takes memory has begun by then.
+fn scratch() -> tempfile::TempDir {
+    std::sync::LazyLock::force(&gauge::CHILD);
+    tempfile::tempdir().unwrap()
 }
 
 const LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test(start_paused = true)]
 async fn those_that_wait_begin_in_order_and_checks_first() {
-    let scratch = tempfile::tempdir().unwrap();
-    let _takes = Takes::memory();
-    let queue = short(scratch.path(), LONG);
+    let folder = scratch();
+    let queue = short(folder.path(), LONG);
     let first = queue.ask(AdmissionKind::Command).unwrap();
     assert_eq!(first.before(), None, "nothing else runs");
     let mut second = queue.ask(AdmissionKind::Command).unwrap();
@@ -78,9 +64,8 @@ async fn those_that_wait_begin_in_order_and_checks_first() {
 
 #[tokio::test(start_paused = true)]
 async fn patience_ends_and_a_check_has_more_of_it() {
-    let scratch = tempfile::tempdir().unwrap();
-    let _takes = Takes::memory();
-    let queue = short(scratch.path(), LONG);
+    let folder = scratch();
+    let queue = short(folder.path(), LONG);
     let _runs = queue.ask(AdmissionKind::Command).unwrap();
     let mut command = queue.ask(AdmissionKind::Command).unwrap();
     command.changed().await;
@@ -97,13 +82,13 @@ async fn patience_ends_and_a_check_has_more_of_it() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_runs_alone_begins_alone_and_nothing_begins_beside_it() {
-    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch();
     let rules = AdmissionRules {
         reserve: 10,
         patience: LONG,
         memory: Some(1 << 40),
     };
-    let queue = Admissions::open(&scratch.path().join("admission"), rules, None).unwrap();
+    let queue = Admissions::open(&folder.path().join("admission"), rules, None).unwrap();
     let runs = queue.ask(AdmissionKind::Command).unwrap();
     let beside = queue.ask(AdmissionKind::Check).unwrap();
     assert_eq!(
@@ -137,8 +122,8 @@ fn a_byte_stands_for_a_pid() {
 
 #[tokio::test(start_paused = true)]
 async fn another_program_that_locks_the_whole_file_holds_nothing_up_for_longer_than_patience() {
-    let scratch = tempfile::tempdir().unwrap();
-    let queue = short(scratch.path(), LONG);
+    let folder = scratch();
+    let queue = short(folder.path(), LONG);
     let foreign = open_again(&queue.look).unwrap();
     let all = libc::flock {
         l_type: libc::F_WRLCK.try_into().unwrap(),

@@ -226,6 +226,20 @@ fn the_tools_of_agents_that_are_off_are_listed() {
     }
 }
 
+/// A program of tests that `scripts/test` does not name is never run.
+#[test]
+fn each_program_of_tests_is_run() {
+    let manifest = file("Cargo.toml");
+    let run = file("scripts/test");
+    let tables = manifest.split("[[test]]\nname = \"").skip(1);
+    let names: Vec<&str> = tables.map(|rest| rest.split('"').next().unwrap()).collect();
+    assert!(names.len() >= 3, "{names:?}");
+    for name in names {
+        let option = format!("--test {name}");
+        assert!(run.contains(&option), "scripts/test has no {option}");
+    }
+}
+
 #[test]
 fn all_documents_together_stay_short() {
     let docs = root().join("docs");

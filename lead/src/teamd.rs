@@ -5,6 +5,7 @@ mod trust;
 
 use std::convert;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use serde_json::json;
@@ -20,7 +21,9 @@ use teamd_ctl::commands::{down, orders};
 use teamd_ctl::completion;
 use teamd_daemon::Role;
 use teamd_shared::cgroup;
-use teamd_shared::control::{Command as Order, Done};
+use teamd_shared::control::{Command as Order, DialledHome, Done};
+use teamd_shared::host::can_be_dialled;
+use teamd_shared::name::Name;
 use teamd_shared::sandbox::Layers;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
@@ -60,6 +63,13 @@ enum TeamdCommand {
     #[command(hide = true)]
     Serve(Serve),
     Host(Host),
+    /// Serve a connection that a host has made: the only command of its key
+    #[command(hide = true)]
+    Link {
+        /// What the team calls the host
+        #[arg(value_parser = Name::from_str)]
+        host: Name,
+    },
 }
 
 /// The sandbox of the team's commands, as `start` has probed it.
@@ -80,34 +90,46 @@ struct Serve {
     host_of: Option<Uuid>,
 }
 
-/// Serve the teammates of a team whose daemon runs on another machine: what a link runs
+/// Serve the teammates of a team whose daemon runs on another machine
 ///
-/// Starts the host daemon of that home unless it runs, and passes frames between it and this
-/// command's standard input and output.
+/// With `--dial` this machine dials home, and dials again when the link breaks, until this command
+/// ends. `teamctl host invite` at home prints the command line. Teammates work on without a link.
 #[derive(Debug, Args)]
-#[command(hide = true)]
+#[command(override_usage = "teamd host --dial [USER@]HOST [OPTIONS]")]
 struct Host {
-    /// The id of the home
-    home: Uuid,
+    /// The id of the home: a link that home has dialled runs this
+    #[arg(
+        hide = true,
+        required_unless_present = "dial",
+        conflicts_with_all = ["dial", "key"]
+    )]
+    home: Option<Uuid>,
+    /// Where ssh finds home
+    #[arg(long, value_name = "[USER@]HOST")]
+    dial: Option<String>,
+    /// The file of the key that lets this machine in [default: as ssh is configured]
+    #[arg(long, value_name = "FILE", requires = "dial", value_hint = clap::ValueHint::FilePath)]
+    key: Option<PathBuf>,
     /// Start even if this machine cannot sandbox the teammates' commands as promised
     #[arg(long)]
     allow_weak_sandbox: bool,
     /// Take a file of this name from standard input instead
     #[arg(
         long,
+        hide = true,
         value_name = "NAME",
-        conflicts_with = "give",
+        conflicts_with_all = ["give", "dial"],
         requires = "length"
     )]
     take: Option<Uuid>,
     /// How long it is
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, hide = true, value_name = "BYTES")]
     length: Option<u64>,
     /// Write the file of this name to standard output instead
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, hide = true, value_name = "NAME", conflicts_with = "dial")]
     give: Option<Uuid>,
     /// Replace a host daemon that runs with this program; one of another version is in any case
-    #[arg(long)]
+    #[arg(long, hide = true, conflicts_with = "dial")]
     replace: bool,
 }
 
@@ -175,7 +197,7 @@ fn global(cli: &TeamdCli) -> Global {
         },
         // No team that is found here has anything to say to it.
         TeamdCommand::Host(Host { home, .. }) => Global {
-            team_dir: host_team_dir(|name| std::env::var_os(name), *home)
+            team_dir: host_team_dir(|name| std::env::var_os(name), home.unwrap_or_default())
                 .ok()
                 .map(PathBuf::into_os_string),
             ..cli.global.clone()
@@ -211,7 +233,12 @@ fn dispatch(command: TeamdCommand, context: &Context) -> CommandResult {
                 host_of.map_or(Role::Home { handed_over }, Role::Host),
             ))
         }
-        TeamdCommand::Host(args) => host(context, &args),
+        TeamdCommand::Host(args) => host(context, args),
+        TeamdCommand::Link { host } => {
+            let asked = std::env::var_os("SSH_ORIGINAL_COMMAND");
+            teamd_daemon::serve_link(&context.dir()?, host, asked.as_deref())?;
+            Ok(ExitCode::Done)
+        }
     }
 }
 
@@ -251,10 +278,41 @@ fn start(context: &Context, args: &Start) -> CommandResult {
     report(context, &started)
 }
 
-/// Starts the host daemon or finds it, and passes frames until either side ends.
-fn host(context: &Context, args: &Host) -> CommandResult {
+/// Dials home, or serves a link that home has dialled.
+fn host(context: &Context, args: Host) -> CommandResult {
     context.set_signals();
-    let dir = host_team_dir(|name| std::env::var_os(name), args.home).map_err(|error| {
+    let Some(home) = args.home else {
+        return dial(context, args);
+    };
+    serve_home(context, home, &args)
+}
+
+/// Dials home until a person must do something.
+fn dial(context: &Context, args: Host) -> CommandResult {
+    let usage = |why: String, hint: &str| CommandError::new(ExitCode::Usage, why).hint(hint);
+    let place = args.dial.unwrap_or_default();
+    can_be_dialled(&place).map_err(|why| usage(why, "name home as for ssh: `--dial USER@HOST`"))?;
+    let key = args.key.map(std::path::absolute).transpose();
+    let key = key.map_err(|error| CommandError::refused("cannot find the key", &error))?;
+    if let Some(key) = &key
+        && let Err(error) = std::fs::File::open(key)
+    {
+        let why = format!("cannot read the key {}: {error}", key.display());
+        return Err(usage(why, "`teamctl host invite` at home made it"));
+    }
+    let options = teamd_daemon::DialOptions {
+        home: DialledHome { place, key },
+        allow_weak_sandbox: args.allow_weak_sandbox,
+        register: context.register.clone(),
+        settings: context.settings.clone(),
+    };
+    let note = |text: &str| context.out.note(escape::line(text));
+    match teamd_daemon::dial(&options, note)? {}
+}
+
+/// Starts the host daemon or finds it, and passes frames until either side ends.
+fn serve_home(context: &Context, home: Uuid, args: &Host) -> CommandResult {
+    let dir = host_team_dir(|name| std::env::var_os(name), home).map_err(|error| {
         CommandError::refused("cannot find a place for the host daemon", &error)
     })?;
     if let (Some(name), Some(length)) = (args.take, args.length) {
@@ -267,7 +325,7 @@ fn host(context: &Context, args: &Host) -> CommandResult {
     }
     let options = teamd_daemon::HostOptions {
         dir: dir.clone(),
-        home: args.home,
+        home,
         replace: args.replace,
         allow_weak_sandbox: args.allow_weak_sandbox,
         register: context.register.clone(),

@@ -20,10 +20,11 @@ pub use command::{
     PlanVerdict, Refusal, RefusalCode, Reply, RequestCode, ShutdownOrder, SpawnOrder, StopOutcome,
     Successor, TaggedCommand, TaskOrder,
 };
-pub use greeting::{Greeting, Peer};
+pub use greeting::{DialledHome, Greeting, Peer};
 pub use mcp::{McpServerReport, McpServerState, MemberServers};
 pub use wire::{
-    Connection, Credentials, Incoming, Listener, Outgoing, WireError, connect, pair, send_now,
+    ByteStream, Connection, Credentials, Incoming, Listener, Outgoing, WireError, connect,
+    connect_bytes, pair, send_now,
 };
 pub use worker::{Directive, FromWorker, PendingShutdown, ToWorker, Welcome, WorkerState};
 

@@ -1,5 +1,7 @@
 //! The hosts of a team: other machines that run teammates of it. As the journal records them, pure.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -27,14 +29,50 @@ pub struct Hosts {
 pub struct Host {
     /// What the team calls it.
     pub name: Name,
-    /// Where `ssh` finds it, as `[USER@]HOST`.
-    pub ssh: String,
+    /// Which side dials.
+    #[serde(flatten)]
+    pub way: HostWay,
     /// Whether teammates may run there although their commands cannot be confined as promised.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_weak_sandbox: bool,
     /// What holds for all teammates there.
     #[serde(flatten)]
     pub terms: HostTerms,
+}
+
+/// Which side makes the connections between home and a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostWay {
+    /// Home dials: where `ssh` finds the host, as `[USER@]HOST`.
+    Ssh(String),
+    /// The host dials home: the public key that lets it in, as `TYPE BASE64`.
+    Invited(String),
+}
+
+impl HostWay {
+    /// Makes sure that a link can be made this way.
+    ///
+    /// # Errors
+    /// Why it cannot, and the next step.
+    pub fn can_link(&self) -> Result<(), (String, &'static str)> {
+        match self {
+            Self::Ssh(place) => {
+                can_be_dialled(place).map_err(|why| (why, "name it as for ssh: `--ssh USER@HOST`"))
+            }
+            Self::Invited(key) => can_let_in(key)
+                .map_err(|why| (why, "take the line of a file like ~/.ssh/id_ed25519.pub")),
+        }
+    }
+}
+
+impl fmt::Display for HostWay {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ssh(place) => write!(formatter, "ssh {place}"),
+            Self::Invited(_) => formatter.write_str("it dials"),
+        }
+    }
 }
 
 /// What holds for all teammates on a host.
@@ -179,6 +217,40 @@ pub fn can_be_dialled(place: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// The kinds of public keys that OpenSSH takes (`sshd(8)`, AUTHORIZED_KEYS FILE FORMAT).
+const KEYS: [&str; 7] = [
+    "ssh-ed25519",
+    "ssh-rsa",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "sk-ssh-ed25519@openssh.com",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+];
+
+/// Returns the public key of a line of a `.pub` file, as `TYPE BASE64`, without its comment.
+///
+/// # Errors
+/// Why it is no public key.
+pub fn public_key(line: &str) -> Result<String, String> {
+    let mut words = line.split_whitespace();
+    let kind = words.next().unwrap_or_default();
+    let key = format!("{kind} {}", words.next().unwrap_or_default());
+    can_let_in(&key)?;
+    Ok(key)
+}
+
+/// Refuses what is no public key: it would be a line of another meaning in `authorized_keys`.
+fn can_let_in(key: &str) -> Result<(), String> {
+    let no_key = || format!("{key:?} is no public key for ssh");
+    let (kind, bytes) = key.split_once(' ').ok_or_else(no_key)?;
+    let is_base64 = |it: char| it.is_ascii_alphanumeric() || "+/=".contains(it);
+    if !KEYS.contains(&kind) || bytes.is_empty() || !bytes.chars().all(is_base64) {
+        return Err(no_key());
+    }
+    Ok(())
+}
+
 /// Refuses a workspace that does not say where on a host it is.
 ///
 /// # Errors
@@ -224,6 +296,23 @@ mod tests {
         for good in ["box", "user@box", "ssh://user@box:2222"] {
             assert_eq!(can_be_dialled(good), Ok(()));
         }
+    }
+
+    #[test]
+    fn only_a_public_key_lets_a_host_in() {
+        let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA+/==";
+        assert_eq!(public_key(&format!("{key} me@box\n")), Ok(key.to_owned()));
+        for bad in [
+            "",
+            "ssh-ed25519",
+            "AAAA ssh-ed25519",
+            "command=\"sh\" ssh-ed25519 AAAA",
+            "ssh-ed25519 AA\"AA",
+        ] {
+            assert!(public_key(bad).is_err(), "{bad:?}");
+        }
+        let way = HostWay::Invited(format!("{key}\nssh-ed25519 BBBB"));
+        assert!(way.can_link().is_err(), "two lines");
     }
 
     #[test]

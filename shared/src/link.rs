@@ -129,7 +129,35 @@ pub enum ToHost {
         /// Where the piece begins, in bytes; none: near the end.
         from: Option<u64>,
     },
+    /// Dial home to take a file: asked only of a host that dials.
+    TakeFile {
+        /// The name of the file.
+        name: Uuid,
+        /// How long it is, in bytes.
+        length: u64,
+    },
+    /// Dial home to give a file, which is removed then.
+    GiveFile {
+        /// The name of the file.
+        name: Uuid,
+    },
 }
+
+/// What home says to a host that dials, in a line behind [`MAGIC`] and before any frame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HomeOffer {
+    /// [`LINK_PROTOCOL`].
+    pub protocol: u16,
+    /// The version of the program.
+    pub version: String,
+    /// The id of the home, by which the host daemon is found.
+    pub home: Uuid,
+    /// Whether a host daemon that runs is to be replaced.
+    pub replace: bool,
+}
+
+/// The line with which a host says that it has taken a whole file.
+pub const TAKEN: &str = "taken";
 
 /// The first frame of home.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -304,6 +332,13 @@ pub enum FromHost {
         number: u64,
         /// The piece, or why there is none.
         piece: Result<LogPiece, String>,
+    },
+    /// A file of [`ToHost::TakeFile`] or [`ToHost::GiveFile`] does not cross.
+    NoFile {
+        /// Its name.
+        name: Uuid,
+        /// Why.
+        why: String,
     },
 }
 

@@ -132,6 +132,13 @@ impl Sshd {
         is_given
     }
 
+    /// Lets in another key, as a line of `authorized_keys` says.
+    pub(crate) fn authorize(&self, line: &str) {
+        let keys = self.folder.path().join("key.pub");
+        let before = std::fs::read_to_string(&keys).unwrap();
+        make_program(&keys, &format!("{before}{line}\n"));
+    }
+
     /// Lets later commands share a connection, as many people have it.
     pub(crate) fn share_connections(&self) {
         let config = self.folder.path().join("ssh_config");

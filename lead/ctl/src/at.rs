@@ -26,6 +26,7 @@ use teamd_client::print::escape;
 use teamd_client::print::output::Output;
 use teamd_shared::environment::OVER_SSH;
 
+pub(crate) use line::quoted;
 use line::{FarLine, far_line};
 use needs::{FarTerminalUse, ends_with_reader, files, reads_stdin, terminal_use};
 use options::{SshConnection, login};

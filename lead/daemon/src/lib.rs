@@ -17,6 +17,7 @@ mod event_loop;
 mod hand_over;
 mod host;
 mod io;
+mod link;
 mod options;
 mod reconcile;
 mod replace;
@@ -26,6 +27,8 @@ mod workspace;
 
 pub use confinement::TeamConfinement;
 pub use host::bulk::{give_file, take_file};
+pub use host::dial::{DialOptions, dial};
 pub use host::relay::relay;
+pub use link::serve_link;
 pub use options::{HostOptions, Role, SetAside, StartOptions};
 pub use start::{Started, serve, start, start_host};

@@ -1,6 +1,9 @@
 //! The first frame of every connection: who connects.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::environment::Environment;
 use crate::name::Name;
@@ -45,5 +48,25 @@ pub enum Peer {
     },
     /// The end of a link, at the socket of a host daemon. What follows are frames of the link
     /// ([`crate::link`]), each the text of one line.
-    Link,
+    Link {
+        /// How the other end has dialled home, if it was this side that dialled.
+        dials: Option<DialledHome>,
+    },
+    /// A host that dials home, at the socket of home's daemon. What follows are bytes without frames:
+    /// home's begin with [`crate::link::MAGIC`] and a [`crate::link::HomeOffer`], each in a line.
+    Dialled {
+        /// What home calls the host.
+        host: Name,
+        /// The file that is carried, in the place of the link.
+        file: Option<Uuid>,
+    },
+}
+
+/// How a host dials home.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DialledHome {
+    /// Where `ssh` finds home, as `[USER@]HOST`.
+    pub place: String,
+    /// The file of the key that lets the host in; none: as `ssh` is configured.
+    pub key: Option<PathBuf>,
 }

@@ -1,8 +1,9 @@
 //! Frames over a stream: the only place that knows bincode and interprocess.
 
-use std::io;
+use std::io::{self, Cursor};
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdStream;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
@@ -15,10 +16,11 @@ use nix::sys::socket::sockopt::{PeerCredentials, PeerPidfd};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncReadExt, BufReader, Chain, ReadHalf, WriteHalf};
 use tokio_util::bytes::Bytes;
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
 
-use super::MAX_FRAME;
+use super::{Greeting, MAX_FRAME};
 use crate::team_dir::{TeamDir, TeamPath};
 
 /// What went wrong on a connection.
@@ -52,6 +54,15 @@ pub struct Credentials {
 pub struct Connection {
     frames: Framed<Stream, LengthDelimitedCodec>,
     credentials: Option<Credentials>,
+}
+
+/// A connection that continues with bytes. It is closed when both halves are dropped.
+#[derive(Debug)]
+pub struct ByteStream {
+    /// What the peer says.
+    pub reader: BufReader<Chain<Cursor<Bytes>, ReadHalf<Stream>>>,
+    /// Takes what the peer is told.
+    pub writer: WriteHalf<Stream>,
 }
 
 /// The sending half.
@@ -109,6 +120,18 @@ impl Connection {
     /// [`WireError`]; the connection is of no use then.
     pub async fn receive<T: DeserializeOwned>(&mut self) -> Result<Option<T>, WireError> {
         decode(self.frames.next().await)
+    }
+
+    /// Continues with bytes, without frames.
+    pub fn into_bytes(self) -> ByteStream {
+        let parts = self.frames.into_parts();
+        let (receives, sends) = tokio::io::split(parts.io);
+        // The peer may have said more than its greeting.
+        let said = Cursor::new(parts.read_buf.freeze());
+        ByteStream {
+            reader: BufReader::with_capacity(64 << 10, said.chain(receives)),
+            writer: sends,
+        }
     }
 
     /// Splits the connection into its two directions.
@@ -256,6 +279,17 @@ pub async fn connect(dir: &TeamDir) -> io::Result<Connection> {
     let options = ConnectOptions::new().name(path.to_fs_name::<GenericFilePath>()?);
     let stream = options.connect_tokio().await?;
     Ok(Connection::new(stream, None))
+}
+
+/// Connects without a runtime, and greets. What follows are bytes without frames.
+///
+/// # Errors
+/// [`WireError`]; `NotFound` or `ConnectionRefused` where no daemon listens.
+pub fn connect_bytes(dir: &TeamDir, greeting: &Greeting) -> Result<StdStream, WireError> {
+    let folder = dir.open_folder(Some("run")).map_err(io::Error::other)?;
+    let stream = StdStream::connect(short_path(&folder))?;
+    send_now(&stream, greeting)?;
+    Ok(stream)
 }
 
 /// Makes two connected ends: the daemon keeps one, the worker is born with the other.

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 
 use crate::effects::KeyEffects;
-use crate::host::{Host, HostTerms};
+use crate::host::{Host, HostTerms, HostWay};
 use crate::name::Name;
 use crate::terms::{count, variables};
 
@@ -27,9 +27,16 @@ pub struct HostTable {
 impl HostTable {
     /// Returns the host as it is to be recorded. `recorded` is the host as it is now.
     pub fn host(&self, name: &Name, recorded: Option<&Host>) -> Host {
+        let recorded_way = recorded.map(|host| &host.way);
+        let way = match (&self.ssh, recorded_way) {
+            (Some(place), _) => HostWay::Ssh(place.clone()),
+            // A person has invited it.
+            (None, Some(HostWay::Invited(key))) => HostWay::Invited(key.clone()),
+            (None, _) => HostWay::Ssh(name.to_string()),
+        };
         Host {
             name: name.clone(),
-            ssh: self.ssh.clone().unwrap_or_else(|| name.to_string()),
+            way,
             // Only a person says that, with `host add`.
             allow_weak_sandbox: recorded.is_some_and(|host| host.allow_weak_sandbox),
             terms: HostTerms {

@@ -54,8 +54,8 @@ async fn record(context: &Context, dir: &TeamDir, host: Host) -> Result<(), Comm
     };
     let name = host.name.clone();
     context.out.note(format_args!(
-        "team.toml says of the host {name}: ssh {}",
-        host.ssh
+        "team.toml says of the host {name}: {}",
+        host.way
     ));
     match requester.one(Command::AddHost(host)).await? {
         Ok(Ok(Done::Hosts(_))) => Ok(()),

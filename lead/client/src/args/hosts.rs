@@ -33,6 +33,21 @@ pub enum HostCommand {
         #[arg(long, value_name = "DIR", requires = "install", value_hint = ValueHint::DirPath)]
         programs: Option<PathBuf>,
     },
+    /// Add a host that home cannot reach: it dials home
+    ///
+    /// Makes a key that can open this link and nothing else, and prints what to do with it. Nothing
+    /// outside of the team directory and that key file is changed.
+    Invite {
+        /// What the team calls it
+        #[arg(value_parser = host)]
+        name: Name,
+        /// Let in a key of that host, and make none: the line of its `.pub` file
+        #[arg(long, value_name = "KEY")]
+        public_key: Option<String>,
+        /// Run teammates there even if it cannot sandbox their commands as promised
+        #[arg(long)]
+        allow_weak_sandbox: bool,
+    },
     /// Log in to a host in this terminal, to answer what ssh asks, and connect again
     Login {
         /// The host

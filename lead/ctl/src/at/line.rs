@@ -86,7 +86,7 @@ fn quote(word: &[u8], to: &mut Vec<u8>) {
 }
 
 /// Quotes a word for a line that a person types.
-pub(super) fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let mut text = Vec::new();
     quote(word.as_bytes(), &mut text);
     String::from_utf8_lossy(&text).into_owned()

@@ -1,6 +1,7 @@
 //! `teamctl host`: other machines that run teammates of the team.
 
 mod install;
+mod invite;
 
 use std::io::IsTerminal;
 use std::process::{Command as Process, Stdio};
@@ -20,9 +21,7 @@ use teamd_client::read::journal;
 use teamd_shared::amount::format_size;
 use teamd_shared::clock::wall;
 use teamd_shared::control::{Command, Done};
-use teamd_shared::host::{
-    Host, HostStatus, HostTerms, HostVitals, LinkState, can_be_dialled, line_there,
-};
+use teamd_shared::host::{Host, HostStatus, HostVitals, HostWay, LinkState, line_there};
 use teamd_shared::name::Name;
 
 use super::doctor::hosts::weaknesses;
@@ -51,22 +50,26 @@ pub(crate) fn run(context: &Context, args: HostArgs) -> CommandResult {
         } => {
             let recorded = recorded(context, &name)?;
             let of_file = of_file(context, &name, None)?;
-            let mut host = of_file.unwrap_or_else(|| Host {
-                ssh: recorded.map_or_else(|| name.to_string(), |host| host.ssh),
+            let before = of_file.or(recorded);
+            let known = before.as_ref().and_then(|host| place(host).ok());
+            let ssh = ssh.or_else(|| known.map(str::to_owned));
+            let host = Host {
+                way: HostWay::Ssh(ssh.unwrap_or_else(|| name.to_string())),
                 name,
-                allow_weak_sandbox: false,
-                terms: HostTerms::default(),
-            });
-            host.allow_weak_sandbox = allow_weak_sandbox;
-            if let Some(ssh) = ssh {
-                host.ssh = ssh;
-            }
-            dialled(&host)?;
+                allow_weak_sandbox,
+                terms: before.map(|host| host.terms).unwrap_or_default(),
+            };
+            can_link(&host)?;
             if install {
                 install::install(context, &host, programs.as_deref())?;
             }
             add(context, host)
         }
+        HostCommand::Invite {
+            name,
+            public_key,
+            allow_weak_sandbox,
+        } => invite::run(context, name, public_key.as_deref(), allow_weak_sandbox),
         HostCommand::Login { name } => {
             let host = recorded(context, &name)?.ok_or_else(|| unknown(&name))?;
             let of_file = of_file(context, &name, Some(&host))?;
@@ -86,7 +89,7 @@ pub(crate) fn run(context: &Context, args: HostArgs) -> CommandResult {
 
 /// Adds a host after a look at it, and waits until its link is up.
 fn add(context: &Context, host: Host) -> CommandResult {
-    dialled(&host)?;
+    can_link(&host)?;
     version_there(&host)?;
     ensure_daemon(context, false, |_| Ok(()))?;
     let name = host.name.clone();
@@ -106,7 +109,7 @@ fn report(context: &Context, hosts: Vec<HostStatus>, name: &Name) -> CommandResu
     match &status.link {
         LinkState::Up => {
             let version = status.version.as_deref().unwrap_or("?");
-            let text = format!("{name} is linked (teamd {version} at {})", status.host.ssh);
+            let text = format!("{name} is linked (teamd {version}, {})", status.host.way);
             context
                 .out
                 .result(&json!(status), escape::line(&text).into_owned())?;
@@ -118,8 +121,9 @@ fn report(context: &Context, hosts: Vec<HostStatus>, name: &Name) -> CommandResu
         }
         LinkState::Unreachable { why } => {
             let message = format!("{name} is added, and cannot be reached: {why}");
-            Err(CommandError::new(ExitCode::Failed, message)
-                .hint("it is dialled again by itself: `teamctl host list` shows the links"))
+            Err(CommandError::new(ExitCode::Failed, message).hint(
+                "the link is made by itself once it can be: `teamctl host list` shows the links",
+            ))
         }
         LinkState::NeedsAttention { why, hint } => {
             let message = format!("{name} is added, and is not linked: {why}");
@@ -141,15 +145,26 @@ fn note_what_is_weak(context: &Context, name: &Name) -> Result<(), CommandError>
     Ok(())
 }
 
-/// Makes sure that `ssh` can be told where a host is.
-fn dialled(host: &Host) -> Result<(), CommandError> {
-    can_be_dialled(&host.ssh).map_err(|why| {
-        CommandError::new(ExitCode::Usage, why).hint("name it as for ssh: `--ssh USER@HOST`")
-    })
+/// Makes sure that a link can be made.
+fn can_link(host: &Host) -> Result<(), CommandError> {
+    let possible = host.way.can_link();
+    possible.map_err(|(why, hint)| CommandError::new(ExitCode::Usage, why).hint(hint))
+}
+
+/// Returns where `ssh` finds a host.
+fn place(host: &Host) -> Result<&str, CommandError> {
+    match &host.way {
+        HostWay::Ssh(place) => Ok(place),
+        HostWay::Invited(_) => {
+            let message = format!("{} dials home, and cannot be dialled", host.name);
+            Err(CommandError::new(ExitCode::Rejected, message)
+                .hint("on that machine, `teamd host --dial` makes the link"))
+        }
+    }
 }
 
 /// Returns the command that runs a line on a host, in this terminal: ssh may ask something.
-fn ssh_to(host: &Host, line: &str) -> Process {
+fn ssh_to(place: &str, line: &str) -> Process {
     let mut ssh = Process::new("ssh");
     ssh.args(["-T", "-S", "none"]);
     for option in OPTIONS {
@@ -158,7 +173,7 @@ fn ssh_to(host: &Host, line: &str) -> Process {
     if !std::io::stdin().is_terminal() {
         ssh.args(["-o", "BatchMode=yes"]);
     }
-    ssh.args(["--", &host.ssh, line]).stderr(Stdio::inherit());
+    ssh.args(["--", place, line]).stderr(Stdio::inherit());
     ssh
 }
 
@@ -170,12 +185,13 @@ fn not_connected(place: &str) -> CommandError {
 
 /// Makes sure that the host has a `teamd`, in this terminal: ssh may ask something.
 fn version_there(host: &Host) -> Result<(), CommandError> {
-    let asked = ssh_to(host, &line_there("--version"))
+    let place = place(host)?;
+    let asked = ssh_to(place, &line_there("--version"))
         .stdin(Stdio::inherit())
         .stdout(Stdio::piped())
         .output()
         .map_err(|error| CommandError::refused("cannot run ssh", &error))?;
-    let place = escape::line(&host.ssh).into_owned();
+    let place = escape::line(place).into_owned();
     match asked.status.code() {
         Some(0) => {}
         Some(127) => {
@@ -267,7 +283,7 @@ fn show(context: &Context, hosts: &[HostStatus]) -> CommandResult {
         let vitals = status.vitals.as_ref();
         table.row(vec![
             Cell::new(status.host.name.as_str()),
-            Cell::new(format!("ssh {}", status.host.ssh)),
+            Cell::new(status.host.way.to_string()),
             Cell::new(state),
             Cell::new(status.teammates.to_string()),
             Cell::new(vitals.map_or_else(|| "-".to_owned(), load)),

@@ -57,6 +57,10 @@ impl EventLoop {
                 jobs.step(*step, &mut means);
                 Vec::new()
             }
+            Input::Dialled { host, file, stream } => {
+                self.resources.links.dialled_in(&host, file, *stream);
+                Vec::new()
+            }
             Input::HostedJobEnded { job, ended } => {
                 let (jobs, mut means) = self.resources.jobs();
                 jobs.hosted_job_ended(job, ended, &mut means)
@@ -106,9 +110,12 @@ impl EventLoop {
                 self.worker_says(connection, incarnation, frame)
             }
             // `take_input` has taken them.
-            Input::Link { .. } | Input::JobStep(_) | Input::HostedJobEnded { .. } => None,
-            // Only a host daemon has this measured.
-            Input::Measured(_) => None,
+            Input::Link { .. }
+            | Input::JobStep(_)
+            | Input::HostedJobEnded { .. }
+            | Input::Dialled { .. } => None,
+            // Only a host daemon has this measured, or carries files so.
+            Input::Measured(_) | Input::NoFile { .. } => None,
             // Only a host daemon serves links: the end of the input closes the connection.
             Input::LinkConnected { connection, .. } | Input::LinkSays { connection, .. } => {
                 tracing::warn!("connection {connection} is a link, and this is no host daemon");

@@ -294,6 +294,13 @@ impl EventLoop {
                 vec![Event::Disconnected { incarnation }]
             }
             FromHost::Ended { of, end } => self.host_ended(host, &of, *end),
+            answer => self.host_answers(host, answer),
+        }
+    }
+
+    /// Takes what a host says because it was asked.
+    fn host_answers(&mut self, host: &Name, answer: FromHost) -> Vec<Event> {
+        match answer {
             FromHost::JobEnded { number, ended } => {
                 self.resources.jobs.hosted.ended_there(host, number, *ended);
                 Vec::new()
@@ -303,10 +310,17 @@ impl EventLoop {
                 Vec::new()
             }
             FromHost::Vitals(vitals) => self.measured(host, vitals),
+            FromHost::NoFile { name, why } => {
+                let links = &self.resources.links;
+                links.no_file(host, name, first_line(&why));
+                Vec::new()
+            }
             FromHost::Taken(taken) => {
                 self.taken_there(host, &taken);
                 Vec::new()
             }
+            // `host_says` has taken all others.
+            _ => Vec::new(),
         }
     }
 

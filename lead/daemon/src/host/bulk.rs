@@ -1,17 +1,27 @@
 //! The files that cross beside a link, each over a channel of its own: what `ssh box teamd host ID
-//! --take` or `--give` runs. The host daemon has no part in it, and its link stays free.
+//! --take` or `--give` runs. The host daemon has no part in it, and its link stays free. Where home
+//! cannot dial, the host daemon runs an `ssh` for each file.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use teamd_shared::bundle::{self, MAX_BULK};
-use teamd_shared::link::MAGIC;
+use teamd_shared::control::DialledHome;
+use teamd_shared::link::{FromHost, MAGIC, TAKEN};
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+use super::run::HostDaemon;
+use crate::io::connections::Input;
+use crate::io::ssh::{last_of, ssh};
+use crate::io::transfer::{send_file, written};
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
 
@@ -50,6 +60,112 @@ pub fn give_file(dir: &TeamDir, name: Uuid) -> Result<(), CommandError> {
         .map_err(|error| CommandError::refused("cannot give the file", &error))
 }
 
+impl HostDaemon {
+    /// Dials home to carry a file: takes one of this length, or gives one.
+    pub(super) fn carry_file(&self, name: Uuid, takes: Option<u64>) {
+        let link = self.links.present.as_ref();
+        let Some(home) = link.and_then(|link| link.dials.clone()) else {
+            let why = "this host has not dialled".to_owned();
+            return self.links.say(&FromHost::NoFile { name, why });
+        };
+        let path = self.jobs.file(name);
+        let inputs = self.workers.inputs.clone();
+        tokio::spawn(async move {
+            let carried = match takes {
+                Some(length) => dial_to_take(&home, &path, (name, length)).await,
+                None => dial_to_give(&home, &path, name).await,
+            };
+            if let Err(why) = carried {
+                // The host daemon may have ended.
+                inputs.send(Input::NoFile { name, why }).await.ok();
+            }
+        });
+    }
+}
+
+/// Takes a file where home cannot dial.
+///
+/// # Errors
+/// Why it is not complete.
+async fn dial_to_take(
+    home: &DialledHome,
+    to: &Path,
+    (name, length): (Uuid, u64),
+) -> Result<(), String> {
+    if length > MAX_BULK {
+        return Err(format!("a file of {length} bytes is too large"));
+    }
+    let text = |error: io::Error| error.to_string();
+    let mut channel = Channel::open(home, name)?;
+    let written = written(channel.reads, create(to).map_err(text)?, length).await;
+    let why = match written {
+        Ok((written, _)) if written == length => {
+            let line = format!("{TAKEN}\n");
+            let said = channel.writes.write_all(line.as_bytes()).await;
+            said.map_err(text)?;
+            // Home hangs up when it has read the line.
+            drop(channel.child.wait().await);
+            return Ok(());
+        }
+        Ok((written, _)) => format!("it ended after {written} of {length} bytes"),
+        Err(why) => why,
+    };
+    bundle::remove(to).map_err(text)?;
+    let said = channel.said.await.unwrap_or_default();
+    Err(if said.is_empty() { why } else { said })
+}
+
+/// Gives a file where home cannot dial, and removes it.
+///
+/// # Errors
+/// Why home cannot have it.
+async fn dial_to_give(home: &DialledHome, from: &Path, name: Uuid) -> Result<(), String> {
+    let text = |error: io::Error| error.to_string();
+    let file = File::open(from).map_err(text)?;
+    let mut channel = Channel::open(home, name)?;
+    let given = send_file(&mut channel.writes, file).await;
+    // What did not arrive is packed again.
+    bundle::remove(from).map_err(text)?;
+    if let Err(why) = given {
+        let said = channel.said.await.unwrap_or_default();
+        return Err(if said.is_empty() { why } else { said });
+    }
+    drop(channel.writes);
+    // Home hangs up when it has all.
+    drop(channel.child.wait().await);
+    Ok(())
+}
+
+/// An `ssh` to home for one file.
+struct Channel {
+    child: Child,
+    reads: BufReader<ChildStdout>,
+    writes: ChildStdin,
+    said: JoinHandle<String>,
+}
+
+impl Channel {
+    fn open(home: &DialledHome, name: Uuid) -> Result<Self, String> {
+        let mut command = ssh(&home.place, home.key.as_deref(), &format!("file {name}"));
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .map_err(|error| format!("cannot run ssh: {error}"))?;
+        let no_pipe = || "ssh has no pipe".to_owned();
+        let stderr = child.stderr.take().ok_or_else(no_pipe)?;
+        let stdout = child.stdout.take().ok_or_else(no_pipe)?;
+        Ok(Self {
+            reads: BufReader::new(stdout),
+            writes: child.stdin.take().ok_or_else(no_pipe)?,
+            said: tokio::spawn(last_of(stderr)),
+            child,
+        })
+    }
+}
+
 /// Returns where the daemon of this host keeps what is `git`'s of the team.
 fn git_home(dir: &TeamDir) -> Result<PathBuf, CommandError> {
     let state = StateDir::of_process()
@@ -57,19 +173,24 @@ fn git_home(dir: &TeamDir) -> Result<PathBuf, CommandError> {
     Ok(state.real().of_git(dir))
 }
 
-/// Writes a file that must have exactly this length.
-fn write_whole(to: &Path, from: &mut impl Read, length: u64) -> io::Result<()> {
+/// Makes a file that is not there, and its folder.
+fn create(to: &Path) -> io::Result<File> {
     if let Some(folder) = to.parent() {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(folder)?;
     }
-    let mut file = File::options()
+    File::options()
         .create_new(true)
         .write(true)
         .mode(0o600)
-        .open(to)?;
+        .open(to)
+}
+
+/// Writes a file that must have exactly this length.
+fn write_whole(to: &Path, from: &mut impl Read, length: u64) -> io::Result<()> {
+    let mut file = create(to)?;
     let written = io::copy(&mut from.take(length), &mut file);
     match written {
         Ok(written) if written == length => Ok(()),

@@ -20,7 +20,7 @@ use super::workers::{Stage, Workers};
 use crate::core::caller::ReplyTo;
 use crate::core::event::{Ended, Event};
 use crate::core::incarnation::Incarnation;
-use crate::io::connections::{ConnectedWorker, Input, Outbound};
+use crate::io::connections::{ConnectedWorker, Input};
 use crate::io::workers::Reaped;
 
 impl HostDaemon {
@@ -49,11 +49,16 @@ impl HostDaemon {
             Input::LinkConnected {
                 connection,
                 outbound,
-            } => self.link_connected(connection, outbound),
+                dials,
+            } => self.link_connected(HomeLink::new(connection, outbound, dials)),
             Input::LinkSays { connection, line } => self.home_says(connection, &line),
             Input::Gone { connection } => self.gone(connection),
             Input::Measured(vitals) => self.links.say(&FromHost::Vitals(*vitals)),
-            Input::Link { .. } | Input::JobStep(_) | Input::HostedJobEnded { .. } => {
+            Input::NoFile { name, why } => self.links.say(&FromHost::NoFile { name, why }),
+            Input::Link { .. }
+            | Input::JobStep(_)
+            | Input::HostedJobEnded { .. }
+            | Input::Dialled { .. } => {
                 tracing::warn!("a host daemon has no hosts");
             }
         }
@@ -169,7 +174,7 @@ impl HostDaemon {
         }
     }
 
-    fn link_connected(&mut self, connection: u64, outbound: Outbound<String>) {
+    fn link_connected(&mut self, link: HomeLink) {
         let process = match Identity::of_self() {
             Ok(process) => process,
             Err(error) => {
@@ -177,7 +182,6 @@ impl HostDaemon {
                 return;
             }
         };
-        let link = HomeLink::new(connection, outbound);
         link.say(&FromHost::Hello(HostHello {
             protocol: LINK_PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -9,6 +9,7 @@ use teamd_shared::environment::Environment;
 use teamd_shared::job::{GitOrder, GitStep, JobOrder, JobReport, MakeOrder};
 use teamd_shared::link::{FromHost, MAX_LINK_FRAME};
 use teamd_shared::process::How;
+use uuid::Uuid;
 
 use super::run::HostDaemon;
 use crate::io::jobs::{JobProcess, MOST, read_report, start};
@@ -48,6 +49,11 @@ impl HostJobs {
             waiting: VecDeque::new(),
             running: BTreeMap::new(),
         }
+    }
+
+    /// Returns where the file with this name is, or is to be.
+    pub(super) fn file(&self, name: Uuid) -> PathBuf {
+        bundle::file(&self.git, name)
     }
 
     /// Ends a job.

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use teamd_shared::control::DialledHome;
 use teamd_shared::link::{FromHost, MAX_LINK_FRAME};
 
 use super::copies::Copies;
@@ -14,6 +15,8 @@ use crate::io::connections::Outbound;
 pub(super) struct HomeLink {
     pub(super) connection: u64,
     outbound: Outbound<String>,
+    /// How it has dialled home, if it has.
+    pub(super) dials: Option<DialledHome>,
     /// Whether home has said what the team is.
     pub(super) knows_team: bool,
     /// The outboxes, once home has said how far it has taken them.
@@ -25,10 +28,15 @@ pub(super) struct HomeLink {
 }
 
 impl HomeLink {
-    pub(super) fn new(connection: u64, outbound: Outbound<String>) -> Self {
+    pub(super) fn new(
+        connection: u64,
+        outbound: Outbound<String>,
+        dials: Option<DialledHome>,
+    ) -> Self {
         Self {
             connection,
             outbound,
+            dials,
             knows_team: false,
             outboxes: None,
             copies: None,

@@ -32,6 +32,7 @@
 
 pub(super) mod bulk;
 mod copies;
+pub(super) mod dial;
 mod frames;
 mod inputs;
 mod jobs;

@@ -169,6 +169,8 @@ impl HostDaemon {
                 owner,
                 from,
             } => self.say_log(number, &owner, from),
+            ToHost::TakeFile { name, length } => self.carry_file(name, Some(length)),
+            ToHost::GiveFile { name } => self.carry_file(name, None),
         }
     }
 

@@ -6,7 +6,9 @@ use std::io::{self, BufRead, Write};
 use std::pin::pin;
 use std::time::Duration;
 
-use teamd_shared::control::{self, Greeting, Incoming, Outgoing, PROTOCOL, Peer, WireError};
+use teamd_shared::control::{
+    self, DialledHome, Greeting, Incoming, Outgoing, PROTOCOL, Peer, WireError,
+};
 use teamd_shared::link::{MAGIC, MAX_LINK_FRAME};
 use teamd_shared::team_dir::TeamDir;
 use tokio::sync::{mpsc, oneshot};
@@ -24,15 +26,7 @@ const ROOM: usize = 64;
 /// # Errors
 /// [`CommandError`] if the host daemon cannot be reached, or a line is too long.
 pub async fn relay(dir: &TeamDir) -> Result<(), CommandError> {
-    let mut connection = control::connect(dir)
-        .await
-        .map_err(|error| CommandError::refused("cannot reach the host daemon", &error))?;
-    let greeting = Greeting {
-        protocol: PROTOCOL,
-        peer: Peer::Link,
-    };
-    connection.send(&greeting).await.map_err(broken)?;
-    let (out, incoming) = connection.split::<String, String>();
+    let (out, incoming) = connect(dir, None).await?;
     let mut down = pin!(down(incoming));
     tokio::select! {
         ended = &mut down => ended,
@@ -47,7 +41,26 @@ pub async fn relay(dir: &TeamDir) -> Result<(), CommandError> {
     }
 }
 
-fn broken(error: WireError) -> CommandError {
+/// Connects with the host daemon, as the end of a link.
+///
+/// # Errors
+/// [`CommandError`] if it cannot be reached.
+pub(super) async fn connect(
+    dir: &TeamDir,
+    dials: Option<DialledHome>,
+) -> Result<(Outgoing<String>, Incoming<String>), CommandError> {
+    let mut connection = control::connect(dir)
+        .await
+        .map_err(|error| CommandError::refused("cannot reach the host daemon", &error))?;
+    let greeting = Greeting {
+        protocol: PROTOCOL,
+        peer: Peer::Link { dials },
+    };
+    connection.send(&greeting).await.map_err(broken)?;
+    Ok(connection.split())
+}
+
+pub(super) fn broken(error: WireError) -> CommandError {
     CommandError::new(
         ExitCode::Failed,
         format!("the connection to the host daemon broke: {error}"),

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use teamd_shared::control::{
-    ConnectedLead, Connection, FromWorker, Greeting, Incoming, Listener, McpServerReport,
-    MemberServers, Outgoing, PROTOCOL, Peer, Refusal, RefusalCode, Reply, TaggedCommand, ToWorker,
-    WireError, WorkerState,
+    ByteStream, ConnectedLead, Connection, DialledHome, FromWorker, Greeting, Incoming, Listener,
+    McpServerReport, MemberServers, Outgoing, PROTOCOL, Peer, Refusal, RefusalCode, Reply,
+    TaggedCommand, ToWorker, WireError, WorkerState,
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::host::HostVitals;
@@ -23,12 +23,13 @@ use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
+use uuid::Uuid;
 
 use crate::core::caller::ReplyTo;
 use crate::core::incarnation::Incarnation;
 use crate::io::jobs::steps::JobStep;
 use crate::io::known_leads::KnownLeads;
-use crate::io::links::{LinkNews, LinkedWorker};
+use crate::io::links::{self, LinkNews, LinkedWorker};
 use crate::io::mcp_leads::{self, LeadRecords};
 use crate::io::peer::{self, PeerState};
 
@@ -78,6 +79,8 @@ pub(crate) enum Input {
         connection: u64,
         /// Takes frames of the link, each the text of one line.
         outbound: Outbound<String>,
+        /// How the link has dialled home, if it has.
+        dials: Option<DialledHome>,
     },
     /// Home says something on it: the text of one frame.
     LinkSays { connection: u64, line: String },
@@ -97,6 +100,15 @@ pub(crate) enum Input {
     },
     /// What this machine has to give, as a host daemon has it measured.
     Measured(Box<HostVitals>),
+    /// A host has dialled home.
+    Dialled {
+        host: Name,
+        /// The file that is to be carried, in the place of the link.
+        file: Option<Uuid>,
+        stream: Box<ByteStream>,
+    },
+    /// A file does not cross that a host daemon was asked for.
+    NoFile { name: Uuid, why: String },
 }
 
 /// A command, or a lead that is connected by MCP.
@@ -288,11 +300,22 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
         PeerState::Gone => return tracing::warn!("refused process {pid}: it is gone"),
     };
     match greeting.peer {
-        Peer::Client | Peer::Lead { .. } | Peer::Link if is_confined => {
+        Peer::Dialled { host, file } => {
+            let stream = stream.into_bytes();
+            if is_confined {
+                return links::refuse(stream, confined().message);
+            }
+            if greeting.protocol != PROTOCOL {
+                return links::refuse(stream, other_version(greeting.protocol).message);
+            }
+            let stream = Box::new(stream);
+            tell_last(&inputs, Input::Dialled { host, file, stream }).await;
+        }
+        Peer::Client | Peer::Lead { .. } | Peer::Link { .. } if is_confined => {
             tracing::warn!("refused process {pid}: it is confined, as a tool is");
             refuse(stream, confined()).await
         }
-        Peer::Client | Peer::Lead { .. } | Peer::Link if greeting.protocol != PROTOCOL => {
+        Peer::Client | Peer::Lead { .. } | Peer::Link { .. } if greeting.protocol != PROTOCOL => {
             refuse(stream, other_version(greeting.protocol)).await
         }
         Peer::Client => serve_client(stream, connection, inputs, process, None).await,
@@ -303,12 +326,13 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
                 refuse(stream, not_a_lead(&why)).await
             }
         },
-        Peer::Link => {
+        Peer::Link { dials } => {
             let (out, incoming) = stream.split::<String, String>();
             let (outbound, closed) = Outbound::start(out);
             let connected = Input::LinkConnected {
                 connection,
                 outbound,
+                dials,
             };
             let says = |line| Input::LinkSays { connection, line };
             listen(connected, (incoming, closed), (connection, inputs), says).await;

@@ -6,8 +6,11 @@
 //! both sides say anew what holds.
 
 mod bulk;
+mod carry;
 mod deliveries;
 mod dial;
+mod files;
+mod guests;
 mod measurements;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -15,9 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use teamd_shared::clock;
-use teamd_shared::control::{ToWorker, Welcome};
+use teamd_shared::control::{ByteStream, ToWorker, Welcome};
 use teamd_shared::environment::Environment;
-use teamd_shared::host::{Host, HostVitals};
+use teamd_shared::host::{Host, HostVitals, HostWay};
 use teamd_shared::inbox::{LinePlace, ReadError, line_before, position_after};
 use teamd_shared::link::{
     HomeHello, MailLine, StartOrder, ToHost, Whose, given_to_hosts, name_for_hosts,
@@ -26,14 +29,21 @@ use teamd_shared::member::Member;
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 pub(crate) use self::bulk::BulkChannel;
+use self::bulk::BulkWay;
+pub(crate) use self::carry::{LinkNews, read_line, shown};
+use self::carry::{LinkTask, QUEUE};
 use self::deliveries::Deliveries;
 use self::dial::Dialer;
-pub(crate) use self::dial::LinkNews;
+pub(crate) use self::dial::pause;
+use self::files::AwaitedFiles;
+use self::guests::Guests;
+pub(crate) use self::guests::refuse;
 pub(crate) use self::measurements::AwaitedVitals;
 use self::measurements::Measurements;
 use super::connections::Inputs;
@@ -62,6 +72,8 @@ pub(crate) struct Links {
     last_question: u64,
     /// The hosts that a person has told to obey this home: each is told so once.
     takes: BTreeSet<Name>,
+    /// The files for which hosts that dial are asked.
+    files: AwaitedFiles,
 }
 
 /// The link to one host.
@@ -71,7 +83,10 @@ struct Link {
     /// What the host knows this team by.
     home: Uuid,
     task: JoinHandle<()>,
+    /// Has a host that home dials dialled now.
     now: Arc<Notify>,
+    /// Takes the connections of a host that dials home.
+    guests: Option<mpsc::Sender<ByteStream>>,
     wants_room: Arc<AtomicBool>,
     /// The present connection.
     connection: Option<LinkConnection>,
@@ -172,6 +187,7 @@ impl Links {
             log_readers: BTreeMap::new(),
             last_question: 0,
             takes: BTreeSet::new(),
+            files: AwaitedFiles::default(),
         }
     }
 
@@ -186,25 +202,72 @@ impl Links {
         }
         let now = Arc::new(Notify::new());
         let wants_room = Arc::new(AtomicBool::new(false));
-        let dialer = Dialer {
+        let task = LinkTask {
             host: host.clone(),
             home,
             inputs: self.inputs.clone(),
-            now: Arc::clone(&now),
             wants_room: Arc::clone(&wants_room),
             replaces: self.replaces,
+        };
+        let (task, guests) = match &host.way {
+            HostWay::Ssh(place) => {
+                let dialer = Dialer {
+                    task,
+                    place: place.clone(),
+                    now: Arc::clone(&now),
+                };
+                (tokio::spawn(dialer.run()), None)
+            }
+            HostWay::Invited(_) => {
+                let (sender, connections) = mpsc::channel(1);
+                let guests = Guests { task, connections };
+                (tokio::spawn(guests.run()), Some(sender))
+            }
         };
         let link = Link {
             host: host.clone(),
             home,
-            task: tokio::spawn(dialer.run()),
+            task,
             now,
+            guests,
             wants_room,
             connection: None,
             intake: MailIntake::new(host.name.as_str()),
             last_to_lead: None,
         };
         self.links.insert(host.name.clone(), link);
+    }
+
+    /// Takes a connection that a host has made: for its link, or for a file.
+    pub(crate) fn dialled_in(&self, host: &Name, file: Option<Uuid>, stream: ByteStream) {
+        if let Some(file) = file {
+            if let Err(Ok(stream)) = self.files.arrived(host, file, Ok(stream)) {
+                refuse(stream, "home waits for no such file".to_owned());
+            }
+            return;
+        }
+        let Some(link) = self.links.get(host) else {
+            return refuse(stream, format!("home has no host {host}"));
+        };
+        let Some(guests) = &link.guests else {
+            return refuse(stream, format!("home dials {host} itself"));
+        };
+        if let Err(error) = guests.try_send(stream) {
+            let why = match &error {
+                TrySendError::Full(_) => "home still takes an earlier connection".to_owned(),
+                TrySendError::Closed(_) => {
+                    format!("{host} was refused: `teamctl host list` at home says why")
+                }
+            };
+            refuse(error.into_inner(), why);
+        }
+    }
+
+    /// Records that a host does not carry a file.
+    pub(crate) fn no_file(&self, host: &Name, file: Uuid, why: String) {
+        if self.files.arrived(host, file, Err(why)).is_err() {
+            tracing::debug!("{host} says that it does not carry a file that it was not asked for");
+        }
     }
 
     /// Has a host obey this home, with the next connection.
@@ -398,10 +461,17 @@ impl Links {
     pub(crate) fn bulk(&self, host: &Name) -> Option<BulkChannel> {
         let frames = self.connection(host)?.frames.clone();
         let link = self.links.get(host)?;
+        let way = match &link.host.way {
+            HostWay::Ssh(place) => BulkWay::Home {
+                place: place.clone(),
+                home: link.home,
+            },
+            HostWay::Invited(_) => BulkWay::Host(self.files.clone()),
+        };
         Some(BulkChannel {
             link: frames,
-            host: link.host.clone(),
-            home: link.home,
+            host: host.clone(),
+            way,
         })
     }
 
@@ -553,7 +623,7 @@ impl Links {
         };
         outbox.reader.has_more = true;
         loop {
-            if connection.frames.capacity() < dial::QUEUE / 2 {
+            if connection.frames.capacity() < QUEUE / 2 {
                 link.wants_room.store(true, Ordering::Relaxed);
                 return;
             }

@@ -124,7 +124,7 @@ fn ask(snapshot: &Snapshot) -> Option<Vec<HostStatus>> {
 
 #[cfg(test)]
 mod tests {
-    use teamd_shared::host::{Host, HostTerms, HostVitals};
+    use teamd_shared::host::{Host, HostTerms, HostVitals, HostWay};
     use teamd_shared::name::Name;
 
     use super::super::finding::Severity;
@@ -135,7 +135,7 @@ mod tests {
         HostStatus {
             host: Host {
                 name: Name::new("box").unwrap(),
-                ssh: "user@box".to_owned(),
+                way: HostWay::Ssh("user@box".to_owned()),
                 allow_weak_sandbox: false,
                 terms: HostTerms::default(),
             },

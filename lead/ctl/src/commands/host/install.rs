@@ -14,7 +14,7 @@ use teamd_client::programs::NAMES;
 use teamd_shared::fingerprint::sha256_of;
 use teamd_shared::host::{Host, INSTALLED};
 
-use super::{not_connected, ssh_to};
+use super::{not_connected, place, ssh_to};
 
 /// The exit codes of [`SCRIPT`].
 const ANOTHER_MACHINE: i32 = 3;
@@ -72,7 +72,8 @@ pub(super) fn install(
     }
     let machine = machine_of(&folder.join(NAMES[0]))?;
     let line = line_of(machine, &files);
-    let mut child = ssh_to(host, &line)
+    let place = place(host)?;
+    let mut child = ssh_to(place, &line)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -85,7 +86,7 @@ pub(super) fn install(
     let ended = child
         .wait_with_output()
         .map_err(|error| CommandError::refused("cannot run ssh", &error))?;
-    let place = escape::line(&host.ssh).into_owned();
+    let place = escape::line(place).into_owned();
     // What a login shell prints comes before.
     let said = String::from_utf8_lossy(&ended.stdout).into_owned();
     let said = escape::line(said.lines().last().unwrap_or_default()).into_owned();

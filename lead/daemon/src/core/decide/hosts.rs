@@ -2,7 +2,7 @@
 
 use teamd_shared::control::{Done, Refusal, RefusalCode, SpawnOrder};
 use teamd_shared::host::{
-    Host, HostStatus, Hosts, LinkState, can_be_dialled, can_be_host, can_be_workspace, is_full,
+    Host, HostStatus, Hosts, LinkState, can_be_host, can_be_workspace, is_full,
 };
 use teamd_shared::id::Ids;
 use teamd_shared::journal::{Record, TeamEvent, TeamRecord};
@@ -26,8 +26,9 @@ impl DecisionView<'_> {
     ) -> Result<Decision, Refusal> {
         let usage = |why: String| Refusal::new(RefusalCode::Usage, why);
         can_be_host(&host.name).map_err(|why| usage(why).hint("take another name"))?;
-        can_be_dialled(&host.ssh)
-            .map_err(|why| usage(why).hint("name it as for ssh: `--ssh USER@HOST`"))?;
+        host.way
+            .can_link()
+            .map_err(|(why, hint)| usage(why).hint(hint))?;
         if let Some(workspace) = &host.terms.workspace {
             can_be_workspace(workspace, &host.name)
                 .map_err(|why| usage(why).hint("name it absolute, or beginning with `~/`"))?;
@@ -39,7 +40,7 @@ impl DecisionView<'_> {
         if hosts.and_then(|hosts| hosts.get(&host.name)) == Some(host) {
             return Ok(dial);
         }
-        let is_elsewhere = |known: &Host| known.ssh != host.ssh;
+        let is_elsewhere = |known: &Host| known.way != host.way;
         let known = hosts.and_then(|hosts| hosts.get(&host.name));
         if known.is_some_and(is_elsewhere) {
             self.has_no_members(&host.name)?;

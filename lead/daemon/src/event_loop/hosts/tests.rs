@@ -1,4 +1,4 @@
-use teamd_shared::host::{Host, HostTerms};
+use teamd_shared::host::{Host, HostTerms, HostWay};
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn status(name: &str, link: LinkState, available: Option<u64>) -> HostStatus {
     HostStatus {
         host: Host {
             name: Name::new(name).unwrap(),
-            ssh: name.to_owned(),
+            way: HostWay::Ssh(name.to_owned()),
             allow_weak_sandbox: false,
             terms: HostTerms::default(),
         },

@@ -1,25 +1,27 @@
 //! Channels for files: each is an `ssh` of its own beside the link, so that no frame waits for them.
+//! A host that dials home is asked to dial once more.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use teamd_shared::bundle::BulkFile;
-use teamd_shared::host::Host;
-use teamd_shared::link::{MAGIC, MAX_BANNER, ToHost};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use teamd_shared::control::ByteStream;
+use teamd_shared::link::{TAKEN, ToHost};
+use teamd_shared::name::Name;
+use tokio::io::BufReader;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use super::dial::{last_of, shown, ssh};
-
-/// How much of a file is read at once, in bytes, and how many such pieces may wait for the disk.
-const PIECE: u64 = 256 << 10;
-const PIECES: usize = 4;
+use super::carry::{read_line, shown};
+use super::dial::ssh_host;
+use super::files::AwaitedFiles;
+use crate::io::ssh::last_of;
+use crate::io::transfer::{send_file, written};
 
 /// A file that comes slower than this many bytes in a second, behind the first minute, is given up.
 const SLOWEST: u64 = 32 << 10;
@@ -27,10 +29,19 @@ const SLOWEST: u64 = 32 << 10;
 /// Carries files to a host and from it, as long as the link is there.
 #[derive(Debug, Clone)]
 pub(crate) struct BulkChannel {
-    pub(super) host: Host,
-    pub(super) home: Uuid,
+    pub(super) host: Name,
+    pub(super) way: BulkWay,
     /// Closed with the connection of the link.
     pub(super) link: mpsc::Sender<ToHost>,
+}
+
+/// Which side opens a channel.
+#[derive(Debug, Clone)]
+pub(super) enum BulkWay {
+    /// Home, which finds the host here.
+    Home { place: String, home: Uuid },
+    /// The host.
+    Host(AwaitedFiles),
 }
 
 impl BulkChannel {
@@ -41,19 +52,36 @@ impl BulkChannel {
     pub(crate) async fn send(&self, from: &Path, file: &BulkFile) -> Result<(), String> {
         let BulkFile { name, length, .. } = file;
         let cannot = |why: String| {
-            format!(
-                "{length} bytes could not be sent to {}: {why}",
-                self.host.name
-            )
+            let host = &self.host;
+            format!("{length} bytes could not be sent to {host}: {why}")
         };
         let source = File::open(from).map_err(|error| cannot(error.to_string()))?;
-        let mut command = ssh(
-            &self.host,
-            self.home,
-            &format!(" --take {name} --length {length}"),
-        );
-        command.stdin(source).stdout(Stdio::null());
-        let sent = self.in_time(*length, ended(command)).await;
+        let sent = match &self.way {
+            BulkWay::Home { place, home } => {
+                let what = format!(" --take {name} --length {length}");
+                let mut command = ssh_host(place, *home, &what);
+                command.stdin(source).stdout(Stdio::null());
+                self.in_time(*length, ended(command)).await
+            }
+            BulkWay::Host(files) => {
+                let order = ToHost::TakeFile {
+                    name: *name,
+                    length: *length,
+                };
+                let sending = async {
+                    let ByteStream {
+                        mut reader,
+                        mut writer,
+                    } = self.dialled(files, *name, order).await?;
+                    send_file(&mut writer, source).await?;
+                    match read_line(&mut reader, TAKEN.len()).await? {
+                        Some(line) if line == TAKEN.as_bytes() => Ok(()),
+                        _ => Err("the host has not taken it whole".to_owned()),
+                    }
+                };
+                self.in_time(*length, sending).await
+            }
+        };
         sent.map_err(cannot)
     }
 
@@ -62,10 +90,40 @@ impl BulkChannel {
     /// # Errors
     /// Why home does not have all of it.
     pub(crate) async fn fetch(&self, file: &BulkFile, to: &Path) -> Result<(), String> {
-        let mut command = ssh(&self.host, self.home, &format!(" --give {}", file.name));
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        self.in_time(file.length, copied(command, to, file.length))
-            .await
+        let BulkFile { name, length, .. } = file;
+        match &self.way {
+            BulkWay::Home { place, home } => {
+                let mut command = ssh_host(place, *home, &format!(" --give {name}"));
+                command.stdin(Stdio::null()).stdout(Stdio::piped());
+                self.in_time(*length, copied(command, to, *length)).await
+            }
+            BulkWay::Host(files) => {
+                let fetching = async {
+                    let order = ToHost::GiveFile { name: *name };
+                    let ByteStream { reader, .. } = self.dialled(files, *name, order).await?;
+                    let file = File::create(to).map_err(|error| error.to_string())?;
+                    let (written, _) = written(reader, file, *length).await?;
+                    if written == *length {
+                        return Ok(());
+                    }
+                    Err(format!("{written} of {length} bytes came"))
+                };
+                self.in_time(*length, fetching).await
+            }
+        }
+    }
+
+    /// Has the host dial for a file.
+    async fn dialled(
+        &self,
+        files: &AwaitedFiles,
+        file: Uuid,
+        order: ToHost,
+    ) -> Result<ByteStream, String> {
+        let arrives = files.expect(&self.host, file);
+        let broke = || "the link broke".to_owned();
+        self.link.send(order).await.map_err(|_| broke())?;
+        arrives.await.map_err(|_| broke())?
     }
 
     /// Waits for a transfer, as long as that can come to an end.
@@ -102,19 +160,10 @@ async fn copied(mut command: Command, to: &Path, length: u64) -> Result<(), Stri
     let stderr = child.stderr.take().ok_or("ssh has no pipe")?;
     let said = tokio::spawn(last_of(stderr));
     let file = File::create(to).map_err(text)?;
-    let (pieces, waiting) = mpsc::channel(PIECES);
-    let writer = spawn_blocking(move || write_pieces(file, waiting));
-    let mut reader = BufReader::new(stdout);
-    if skip_banner(&mut reader).await.map_err(text)? {
-        // A host can send without end.
-        let mut limited = (&mut reader).take(length);
-        read_pieces(&mut limited, &pieces).await.map_err(text)?;
-    }
+    let (written, reader) = written(BufReader::new(stdout), file, length).await?;
     // It may write more: that is not read.
     drop(reader);
-    drop(pieces);
-    let written = writer.await.map_err(|error| error.to_string())?;
-    if written.map_err(text)? == length {
+    if written == length {
         return Ok(());
     }
     judge(&mut child, said).await?;
@@ -132,50 +181,4 @@ async fn judge(child: &mut Child, said: JoinHandle<String>) -> Result<(), String
         return Err(status.to_string());
     }
     Err(shown(&said))
-}
-
-/// Passes on what is read, until the end or until it is not wanted any more.
-async fn read_pieces(
-    reader: &mut (impl AsyncReadExt + Unpin),
-    pieces: &mpsc::Sender<Vec<u8>>,
-) -> io::Result<()> {
-    loop {
-        let mut piece = Vec::new();
-        let read = (&mut *reader).take(PIECE).read_to_end(&mut piece).await?;
-        if read == 0 || pieces.send(piece).await.is_err() {
-            return Ok(());
-        }
-    }
-}
-
-/// Writes pieces to a file, which is on disk then. Returns its length.
-fn write_pieces(mut file: File, mut waiting: mpsc::Receiver<Vec<u8>>) -> io::Result<u64> {
-    let mut length = 0;
-    while let Some(piece) = waiting.blocking_recv() {
-        file.write_all(&piece)?;
-        length += piece.len() as u64;
-    }
-    file.sync_data()?;
-    Ok(length)
-}
-
-/// Reads what a login shell prints, and the line with which the stream begins. Returns whether that
-/// came.
-async fn skip_banner(reader: &mut (impl AsyncBufReadExt + Unpin)) -> io::Result<bool> {
-    let mut left = MAX_BANNER as u64;
-    while left > 0 {
-        let mut line = Vec::new();
-        let read = (&mut *reader)
-            .take(left)
-            .read_until(b'\n', &mut line)
-            .await?;
-        if line.strip_suffix(b"\n") == Some(MAGIC.as_bytes()) {
-            return Ok(true);
-        }
-        if read == 0 {
-            return Ok(false);
-        }
-        left -= read as u64;
-    }
-    Ok(false)
 }

@@ -39,12 +39,13 @@ async fn nothing_is_started_before_the_host_has_said_what_it_has() {
     let link = Link {
         host: Host {
             name: host.clone(),
-            ssh: "box".to_owned(),
+            way: HostWay::Ssh("box".to_owned()),
             allow_weak_sandbox: false,
             terms: HostTerms::default(),
         },
         home: Uuid::nil(),
         task: tokio::spawn(async {}),
+        guests: None,
         now: Arc::new(Notify::new()),
         wants_room: Arc::new(AtomicBool::new(false)),
         connection: None,
@@ -58,7 +59,7 @@ async fn nothing_is_started_before_the_host_has_said_what_it_has() {
         started.is_some()
     };
     assert!(!start(&mut links), "there is no connection");
-    let (frames, mut said) = mpsc::channel(dial::QUEUE);
+    let (frames, mut said) = mpsc::channel(QUEUE);
     let cut = Arc::new(Notify::new());
     links.connected(&host, 1, ("0".to_owned(), None), (frames, cut));
     assert!(!start(&mut links), "it has not said what it has");

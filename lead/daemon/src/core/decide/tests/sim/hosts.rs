@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use teamd_shared::environment::Environment;
-use teamd_shared::host::{Host, HostTerms, Hosts, LinkState};
+use teamd_shared::host::{Host, HostTerms, HostWay, Hosts, LinkState};
 use teamd_shared::member::{Emptied, Phase};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -95,7 +95,7 @@ fn host_name() -> Name {
 pub(super) fn hosts() -> Hosts {
     let host = Host {
         name: host_name(),
-        ssh: "u@box".to_owned(),
+        way: HostWay::Ssh("u@box".to_owned()),
         allow_weak_sandbox: false,
         terms: HostTerms::default(),
     };

@@ -1,7 +1,7 @@
 //! Hosts: when a spawn there is refused, what an unreachable host does not end, and what is lost.
 
 use teamd_shared::control::{Command, RefusalCode, SpawnOrder};
-use teamd_shared::host::{Host, HostTerms, LinkState};
+use teamd_shared::host::{Host, HostTerms, HostWay, LinkState};
 use teamd_shared::inbox::UnreadMail;
 use teamd_shared::member::{Ending, Phase, Restart, TermsPatch};
 use teamd_shared::process::Identity;
@@ -56,7 +56,7 @@ fn linked() -> Harness {
     let mut harness = Harness::new();
     let host = Host {
         name: name("box"),
-        ssh: "u@box".to_owned(),
+        way: HostWay::Ssh("u@box".to_owned()),
         allow_weak_sandbox: false,
         terms: HostTerms::default(),
     };

@@ -1,0 +1,367 @@
+//! Carrying frames on a connection with a host daemon, whichever side has dialled.
+//!
+//! A connection remembers nothing of what it carries. It reports by [`Input::Link`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use teamd_shared::host::{Host, HostWay, LinkState};
+use teamd_shared::link::{FromHost, LINK_PROTOCOL, MAGIC, MAX_BANNER, MAX_LINK_FRAME, ToHost};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use uuid::Uuid;
+
+use crate::io::connections::{Input, Inputs};
+
+/// How many frames may wait for a link that is slow.
+pub(super) const QUEUE: usize = 1024;
+/// How long a host may take from the beginning of a connection to its first frame.
+const FIRST_FRAME: Duration = Duration::from_secs(20);
+/// How much a host may have said that is not handled yet, in KiB: one that floods waits.
+const MOST_UNHANDLED: u32 = 8 << 10;
+/// What each frame counts beside its length, in KiB: handling it can take a search in an inbox.
+const OF_EACH_FRAME: u32 = 64;
+/// How often it is looked whether the host answers, and how long it may take.
+const LOOKS: Duration = Duration::from_secs(5);
+const ANSWERS: Duration = Duration::from_secs(10);
+
+/// What a link reports.
+#[derive(Debug)]
+pub(crate) enum LinkNews {
+    /// The host has said who it is.
+    Up {
+        /// The version of the program there.
+        version: String,
+        /// Why commands cannot be confined there as promised, if they cannot.
+        weakness: Option<String>,
+        /// Where frames to it go.
+        frames: mpsc::Sender<ToHost>,
+        /// Ends the connection.
+        cut: Arc<Notify>,
+    },
+    /// It says something. The permit holds the room that the frame takes, until it is handled.
+    Says(Box<FromHost>, OwnedSemaphorePermit),
+    /// What was said to it is on its way: there is room for more.
+    HasRoom,
+    /// The connection has ended, or could not be made.
+    Down(LinkState),
+}
+
+/// What the task of a link needs, whichever side dials.
+#[derive(Debug)]
+pub(super) struct LinkTask {
+    pub(super) host: Host,
+    /// What the host knows this team by.
+    pub(super) home: Uuid,
+    pub(super) inputs: Inputs,
+    /// The event loop waits for room.
+    pub(super) wants_room: Arc<AtomicBool>,
+    /// Whether the first connection replaces the host daemon, as this daemon has replaced another.
+    pub(super) replaces: bool,
+}
+
+impl LinkTask {
+    pub(super) async fn report(&self, connection: u64, news: LinkNews) -> bool {
+        let input = Input::Link {
+            host: self.host.name.clone(),
+            connection,
+            news,
+        };
+        self.inputs.send(input).await.is_ok()
+    }
+
+    /// Returns the command of `teamctl host` that adds the host.
+    fn verb(&self) -> &'static str {
+        match self.host.way {
+            HostWay::Ssh(_) => "add",
+            HostWay::Invited(_) => "invite",
+        }
+    }
+
+    fn how_to_install(&self) -> String {
+        let version = env!("CARGO_PKG_VERSION");
+        let name = &self.host.name;
+        match self.host.way {
+            HostWay::Ssh(_) => {
+                format!("`teamctl host add {name} --install` installs teamd {version} there")
+            }
+            HostWay::Invited(_) => format!("install teamd {version} on {name}"),
+        }
+    }
+
+    /// Reads the first frame, and carries all others. Returns when the host says nothing more.
+    pub(super) async fn carry<R: AsyncBufRead + Unpin>(
+        &self,
+        connection: u64,
+        stream: (impl AsyncWrite + Unpin + Send + 'static, &mut R),
+        was_up: &mut bool,
+    ) -> Result<(), LinkState> {
+        let (sends, reader) = stream;
+        let first = tokio::time::timeout(FIRST_FRAME, first_frame(reader)).await;
+        let hello = match first {
+            Err(_) => return Err(unreachable("it does not answer".to_owned())),
+            Ok(Err(why)) => return Err(unreachable(why)),
+            // Why it has ended is to be seen at the end of ssh.
+            Ok(Ok(None)) => return Ok(()),
+            Ok(Ok(Some((FromHost::Hello(hello), _)))) => hello,
+            Ok(Ok(Some(_))) => return Err(unreachable("it does not say who it is".to_owned())),
+        };
+        if hello.protocol != LINK_PROTOCOL {
+            return Err(LinkState::NeedsAttention {
+                why: format!(
+                    "teamd {} there speaks version {} of the link, this one version {LINK_PROTOCOL}",
+                    hello.version, hello.protocol
+                ),
+                hint: self.how_to_install(),
+            });
+        }
+        if let Some(why) = &hello.weakness
+            && !self.host.allow_weak_sandbox
+        {
+            return Err(LinkState::NeedsAttention {
+                why: format!("commands there cannot be confined: {}", shown(why)),
+                hint: format!(
+                    "`teamctl host {} {} --allow-weak-sandbox` accepts that",
+                    self.verb(),
+                    self.host.name
+                ),
+            });
+        }
+        let (frames, queue) = mpsc::channel(QUEUE);
+        let wants_room = Arc::clone(&self.wants_room);
+        let room = RoomReport {
+            host: self.host.clone(),
+            connection,
+            inputs: self.inputs.clone(),
+            wants_room,
+        };
+        let pulse = Arc::new(Pulse::default());
+        let writer = tokio::spawn(write(sends, queue, (room, Arc::clone(&pulse))));
+        *was_up = true;
+        let cut = Arc::new(Notify::new());
+        let asks = frames.downgrade();
+        let up = LinkNews::Up {
+            version: shown(&hello.version),
+            weakness: hello.weakness.as_deref().map(shown),
+            frames,
+            cut: Arc::clone(&cut),
+        };
+        if !self.report(connection, up).await {
+            return Ok(());
+        }
+        let read = tokio::select! {
+            read = self.pass_on(connection, reader, &pulse) => read,
+            () = until_dead(&pulse, &asks) => {
+                Err(unreachable("it does not answer".to_owned()))
+            }
+            () = cut.notified() => {
+                Err(unreachable("it does not take what it is told".to_owned()))
+            }
+        };
+        writer.abort();
+        read
+    }
+
+    /// Passes on what the host says, until it says nothing more.
+    async fn pass_on(
+        &self,
+        connection: u64,
+        reader: &mut (impl AsyncBufRead + Unpin),
+        pulse: &Pulse,
+    ) -> Result<(), LinkState> {
+        let room = Arc::new(Semaphore::new(MOST_UNHANDLED as usize));
+        while let Some((frame, length)) = read_frame(reader).await.map_err(unreachable)? {
+            pulse
+                .heard
+                .store(pulse.sent.load(Ordering::Relaxed), Ordering::Relaxed);
+            pulse.hears.notify_one();
+            let size = u32::try_from(length >> 10).unwrap_or(MOST_UNHANDLED) + OF_EACH_FRAME;
+            let permit = Arc::clone(&room).acquire_many_owned(size.min(MOST_UNHANDLED));
+            let Ok(permit) = permit.await else {
+                break;
+            };
+            let news = LinkNews::Says(Box::new(frame), permit);
+            if !self.report(connection, news).await {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes the state of a link that is tried again.
+pub(super) fn unreachable(why: String) -> LinkState {
+    LinkState::Unreachable { why }
+}
+
+/// Reads what a login shell prints, then the line with which the stream begins, then one frame.
+async fn first_frame(
+    reader: &mut (impl AsyncBufRead + Unpin),
+) -> Result<Option<(FromHost, usize)>, String> {
+    let mut printed = 0;
+    loop {
+        let left = MAX_BANNER.saturating_sub(printed);
+        let Some(line) = read_line(reader, left).await? else {
+            return Ok(None);
+        };
+        if line == MAGIC.as_bytes() {
+            break;
+        }
+        printed += line.len() + 1;
+        let text = String::from_utf8_lossy(&line).into_owned();
+        tracing::warn!("the login shell of a host prints: {}", shown(&text));
+    }
+    read_frame(reader).await
+}
+
+/// Reads one frame, with its length in bytes; none at the end.
+async fn read_frame(
+    reader: &mut (impl AsyncBufRead + Unpin),
+) -> Result<Option<(FromHost, usize)>, String> {
+    let Some(line) = read_line(reader, MAX_LINK_FRAME).await? else {
+        return Ok(None);
+    };
+    let frame = serde_json::from_slice(&line)
+        .map_err(|error| format!("it says something that is no frame: {error}"))?;
+    Ok(Some((frame, line.len())))
+}
+
+/// Returns a text of another machine as one short line of visible characters.
+pub(crate) fn shown(text: &str) -> String {
+    text.escape_debug().take(MOST_OF_A_TEXT).collect()
+}
+
+/// How much of a text of another machine is shown, in characters.
+const MOST_OF_A_TEXT: usize = 300;
+
+/// Numbers the connections with hosts.
+pub(super) fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Reads one line of at most so many bytes, without its newline; none at the end, also behind a
+/// line that is not whole.
+pub(crate) async fn read_line(
+    reader: &mut (impl AsyncBufRead + Unpin),
+    most: usize,
+) -> Result<Option<Vec<u8>>, String> {
+    let mut line = Vec::new();
+    let mut limited = reader.take(most as u64 + 1);
+    limited
+        .read_until(b'\n', &mut line)
+        .await
+        .map_err(|error| format!("the connection broke: {error}"))?;
+    if line.pop() == Some(b'\n') {
+        return Ok(Some(line));
+    }
+    if line.len() >= most {
+        return Err(format!("it says more than {most} bytes without an end"));
+    }
+    Ok(None)
+}
+
+/// What passes on a connection.
+#[derive(Debug, Default)]
+struct Pulse {
+    /// How many frames were sent.
+    sent: AtomicU64,
+    /// How many of them had been sent when the host said something last.
+    heard: AtomicU64,
+    hears: Notify,
+}
+
+impl Pulse {
+    fn is_answered(&self) -> bool {
+        self.heard.load(Ordering::Relaxed) >= self.sent.load(Ordering::Relaxed)
+    }
+}
+
+/// Waits until the host does not answer. It is asked only when something that it was told was not
+/// followed by anything: an idle link is silent.
+async fn until_dead(pulse: &Pulse, frames: &mpsc::WeakSender<ToHost>) {
+    let mut number = 0;
+    loop {
+        tokio::time::sleep(LOOKS).await;
+        if pulse.is_answered() {
+            continue;
+        }
+        number += 1;
+        if let Some(frames) = frames.upgrade() {
+            // A full queue is no answer either.
+            drop(frames.try_send(ToHost::Ping { number }));
+        }
+        let answered = async {
+            while !pulse.is_answered() {
+                pulse.hears.notified().await;
+            }
+        };
+        if tokio::time::timeout(ANSWERS, answered).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Tells the event loop that there is room.
+struct RoomReport {
+    host: Host,
+    connection: u64,
+    inputs: Inputs,
+    wants_room: Arc<AtomicBool>,
+}
+
+/// Writes frames, until the connection breaks or no more can come.
+async fn write(
+    mut sends: impl AsyncWrite + Unpin,
+    mut queue: mpsc::Receiver<ToHost>,
+    (room, pulse): (RoomReport, Arc<Pulse>),
+) {
+    while let Some(frame) = queue.recv().await {
+        pulse.sent.fetch_add(1, Ordering::Relaxed);
+        let mut line = match serde_json::to_vec(&frame) {
+            Ok(line) => line,
+            Err(error) => {
+                tracing::error!("a frame for {} cannot be written: {error}", room.host.name);
+                return;
+            }
+        };
+        if line.len() > MAX_LINK_FRAME {
+            let length = line.len();
+            tracing::error!(
+                "a frame of {length} bytes for {} is too long",
+                room.host.name
+            );
+            continue;
+        }
+        line.push(b'\n');
+        if let Err(error) = sends.write_all(&line).await {
+            tracing::debug!("{} does not listen: {error}", room.host.name);
+            return;
+        }
+        if queue.len() < QUEUE / 4 && room.wants_room.swap(false, Ordering::Relaxed) {
+            let input = Input::Link {
+                host: room.host.name.clone(),
+                connection: room.connection,
+                news: LinkNews::HasRoom,
+            };
+            if room.inputs.send(input).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_line_without_an_end_is_cut_off() {
+        let mut endless: &[u8] = b"0123456789";
+        assert!(read_line(&mut endless, 8).await.is_err());
+        let mut whole: &[u8] = b"one\ntw";
+        assert_eq!(read_line(&mut whole, 8).await, Ok(Some(b"one".to_vec())));
+        assert_eq!(read_line(&mut whole, 8).await, Ok(None));
+    }
+}

@@ -83,7 +83,7 @@ pub fn dial(options: &DialOptions, note: impl Fn(&str)) -> Result<Infallible, Co
             note(&format!("no link to {place}: {why}; it is dialled again"));
             told = why;
         }
-        runtime.block_on(tokio::time::sleep(pause(attempts)));
+        runtime.block_on(async { tokio::time::sleep(pause(attempts)).await });
     }
 }
 

@@ -194,7 +194,9 @@ impl Links {
     /// Keeps a link to a host, and dials it now.
     pub(crate) fn dial(&mut self, home: Uuid, host: &Host) {
         if let Some(link) = self.links.get(&host.name) {
-            if link.host == *host && !link.task.is_finished() {
+            // One that dials home is waited for anew, and what is known of it is said.
+            let is_dialled = link.guests.is_none() || link.connection.is_some();
+            if link.host == *host && !link.task.is_finished() && is_dialled {
                 link.now.notify_one();
                 return;
             }

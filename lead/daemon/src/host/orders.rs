@@ -15,7 +15,7 @@ use teamd_shared::name::Name;
 use teamd_shared::place::follow;
 use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
-use teamd_shared::spawn::can_work;
+use teamd_shared::spawn::{can_work, holds_system_programs};
 use teamd_shared::user_dirs::login_dir;
 
 use super::frames::{incarnation, named_path, to_worker, welcome, whose};
@@ -344,6 +344,9 @@ impl HostDaemon {
         let real = real.map_err(|why| cannot(&why))?;
         if real.starts_with(self.dir.root()) {
             return Err(cannot(&"it lies in the team directory of the host daemon"));
+        }
+        if holds_system_programs(&real) {
+            return Err(cannot(&"the programs of the system are there"));
         }
         real.into_os_string()
             .into_string()

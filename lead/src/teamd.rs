@@ -4,7 +4,7 @@
 mod trust;
 
 use std::convert;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -19,7 +19,7 @@ use teamd_client::read::{journal, roster};
 use teamd_client::{context, registered};
 use teamd_ctl::commands::{down, orders};
 use teamd_ctl::completion;
-use teamd_daemon::Role;
+use teamd_daemon::{LinkNote, Role};
 use teamd_shared::cgroup;
 use teamd_shared::control::{Command as Order, DialledHome, Done};
 use teamd_shared::host::can_be_dialled;
@@ -27,7 +27,7 @@ use teamd_shared::name::Name;
 use teamd_shared::sandbox::Layers;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
-use teamd_shared::user_dirs::host_team_dir;
+use teamd_shared::user_dirs::{host_team_dir, login_dir};
 use uuid::Uuid;
 
 /// The daemon of a team of agent processes: it supervises the teammates and tracks their requests
@@ -69,6 +69,9 @@ enum TeamdCommand {
         /// What the team calls the host
         #[arg(value_parser = Name::from_str)]
         host: Name,
+        /// Which key has let it in
+        #[arg(long)]
+        key: String,
     },
 }
 
@@ -98,11 +101,7 @@ struct Serve {
 #[command(override_usage = "teamd host --dial [USER@]HOST [OPTIONS]")]
 struct Host {
     /// The id of the home: a link that home has dialled runs this
-    #[arg(
-        hide = true,
-        required_unless_present = "dial",
-        conflicts_with_all = ["dial", "key"]
-    )]
+    #[arg(hide = true, conflicts_with_all = ["dial", "key"])]
     home: Option<Uuid>,
     /// Where ssh finds home
     #[arg(long, value_name = "[USER@]HOST")]
@@ -123,7 +122,7 @@ struct Host {
     )]
     take: Option<Uuid>,
     /// How long it is
-    #[arg(long, hide = true, value_name = "BYTES")]
+    #[arg(long, hide = true, value_name = "BYTES", requires = "take")]
     length: Option<u64>,
     /// Write the file of this name to standard output instead
     #[arg(long, hide = true, value_name = "NAME", conflicts_with = "dial")]
@@ -234,9 +233,13 @@ fn dispatch(command: TeamdCommand, context: &Context) -> CommandResult {
             ))
         }
         TeamdCommand::Host(args) => host(context, args),
-        TeamdCommand::Link { host } => {
-            let asked = std::env::var_os("SSH_ORIGINAL_COMMAND");
-            teamd_daemon::serve_link(&context.dir()?, host, asked.as_deref())?;
+        TeamdCommand::Link { host, key } => {
+            let Some(asked) = std::env::var_os("SSH_ORIGINAL_COMMAND") else {
+                let text = format!("this key works: `teamd host --dial` on {host} uses it");
+                context.out.text(text)?;
+                return Ok(ExitCode::Done);
+            };
+            teamd_daemon::serve_link(&context.dir()?, host, key, &asked)?;
             Ok(ExitCode::Done)
         }
     }
@@ -290,24 +293,60 @@ fn host(context: &Context, args: Host) -> CommandResult {
 /// Dials home until a person must do something.
 fn dial(context: &Context, args: Host) -> CommandResult {
     let usage = |why: String, hint: &str| CommandError::new(ExitCode::Usage, why).hint(hint);
-    let place = args.dial.unwrap_or_default();
+    let Some(place) = args.dial else {
+        let why = "it is not said where home is".to_owned();
+        return Err(usage(
+            why,
+            "name it as for ssh: `teamd host --dial USER@HOST`",
+        ));
+    };
     can_be_dialled(&place).map_err(|why| usage(why, "name home as for ssh: `--dial USER@HOST`"))?;
-    let key = args.key.map(std::path::absolute).transpose();
-    let key = key.map_err(|error| CommandError::refused("cannot find the key", &error))?;
-    if let Some(key) = &key
-        && let Err(error) = std::fs::File::open(key)
-    {
-        let why = format!("cannot read the key {}: {error}", key.display());
-        return Err(usage(why, "`teamctl host invite` at home made it"));
-    }
+    let key = args.key.map(|key| hidden_key(&key)).transpose()?;
     let options = teamd_daemon::DialOptions {
         home: DialledHome { place, key },
         allow_weak_sandbox: args.allow_weak_sandbox,
         register: context.register.clone(),
         settings: context.settings.clone(),
     };
-    let note = |text: &str| context.out.note(escape::line(text));
+    let place = &options.home.place;
+    let note = |news: LinkNote<'_>| {
+        if context.out.is_json() {
+            let why = match news {
+                LinkNote::Linked => None,
+                LinkNote::Broken(why) => Some(why),
+            };
+            let line = json!({"home": place, "linked": why.is_none(), "why": why});
+            // It works on where its output is not read.
+            context.out.json(&line).ok();
+            return;
+        }
+        let text = match news {
+            LinkNote::Linked => format!("linked to {place}"),
+            LinkNote::Broken(why) => format!("no link to {place}: {why}; it is dialled again"),
+        };
+        context.out.note(escape::line(&text));
+    };
     match teamd_daemon::dial(&options, note)? {}
+}
+
+/// Finds the file of a key, where no teammate on this machine can read it.
+fn hidden_key(named: &Path) -> Result<PathBuf, CommandError> {
+    let usage = |why: String, hint: &str| CommandError::new(ExitCode::Usage, why).hint(hint);
+    let shown = named.display();
+    let readable = std::fs::File::open(named).and_then(|_| std::fs::canonicalize(named));
+    let key = readable.map_err(|error| {
+        let why = format!("cannot read the key {shown}: {error}");
+        usage(why, "`teamctl host invite` at home made it")
+    })?;
+    let home = login_dir(|name| std::env::var_os(name))
+        .and_then(|home| std::fs::canonicalize(home.join(".ssh")));
+    if home.is_ok_and(|hidden| key.starts_with(hidden)) {
+        return Ok(key);
+    }
+    Err(usage(
+        format!("the key {shown} is not in ~/.ssh, so teammates on this machine could read it"),
+        "move it to ~/.ssh, which no teammate can read",
+    ))
 }
 
 /// Starts the host daemon or finds it, and passes frames until either side ends.

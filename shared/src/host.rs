@@ -4,6 +4,7 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::name::Name;
@@ -233,6 +234,10 @@ const KEYS: [&str; 7] = [
 /// # Errors
 /// Why it is no public key.
 pub fn public_key(line: &str) -> Result<String, String> {
+    let lines = line.lines().filter(|line| !line.trim().is_empty());
+    if lines.count() > 1 {
+        return Err("there is more than one line, and a public key is one".to_owned());
+    }
     let mut words = line.split_whitespace();
     let kind = words.next().unwrap_or_default();
     let key = format!("{kind} {}", words.next().unwrap_or_default());
@@ -240,12 +245,23 @@ pub fn public_key(line: &str) -> Result<String, String> {
     Ok(key)
 }
 
+/// Returns what the line of a key in `authorized_keys` says of it: a key that is not invited any more
+/// opens no link.
+pub fn key_id(key: &str) -> String {
+    let hash = Sha256::digest(key.as_bytes());
+    hash.iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
 /// Refuses what is no public key: it would be a line of another meaning in `authorized_keys`.
 fn can_let_in(key: &str) -> Result<(), String> {
     let no_key = || format!("{key:?} is no public key for ssh");
     let (kind, bytes) = key.split_once(' ').ok_or_else(no_key)?;
     let is_base64 = |it: char| it.is_ascii_alphanumeric() || "+/=".contains(it);
-    if !KEYS.contains(&kind) || bytes.is_empty() || !bytes.chars().all(is_base64) {
+    // It begins with the length of the name of its kind, which is short.
+    if !KEYS.contains(&kind) || !bytes.starts_with("AAAA") || !bytes.chars().all(is_base64) {
         return Err(no_key());
     }
     Ok(())
@@ -307,7 +323,9 @@ mod tests {
             "ssh-ed25519",
             "AAAA ssh-ed25519",
             "command=\"sh\" ssh-ed25519 AAAA",
-            "ssh-ed25519 AA\"AA",
+            "ssh-ed25519 AAAA\"AA",
+            "ssh-ed25519 ====",
+            "ssh-ed25519 AAAA\nssh-ed25519 AAAB",
         ] {
             assert!(public_key(bad).is_err(), "{bad:?}");
         }

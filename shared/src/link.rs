@@ -158,6 +158,16 @@ pub struct HomeOffer {
     pub replace: bool,
 }
 
+/// What a host that dials asks for, as the command of its `ssh`: its link, or a file that follows. No
+/// program has such a name, where another key has let it in.
+pub const LINK_WISH: &str = "teamd-link";
+/// See [`LINK_WISH`].
+pub const FILE_WISH: &str = "teamd-file";
+
+/// With this begins the line in which either side says why a connection that a host has made comes to
+/// nothing. It stands in the place of an offer, a frame, or [`TAKEN`].
+pub const REFUSED: &str = "teamd refuses: ";
+
 /// The line with which a host says that it has taken a whole file.
 pub const TAKEN: &str = "taken";
 

@@ -59,12 +59,25 @@ impl Invited {
         std::fs::create_dir_all(far.join("box/work")).unwrap();
         make_program(&far.join("near/ssh"), STUB);
         let said = team.json(["host", "invite", "box"]);
-        make_program(&far.join("forced"), &forced(&said));
-        Self { team, far, said }
+        let invited = Self { team, far, said };
+        invited.let_in();
+        invited
     }
 
-    fn key(&self) -> PathBuf {
+    /// Does what the invitation says.
+    fn let_in(&self) {
+        make_program(&self.far.join("forced"), &forced(&self.said));
+        std::fs::create_dir_all(self.key().parent().unwrap()).unwrap();
+        std::fs::copy(self.key_at_home(), self.key()).unwrap();
+    }
+
+    fn key_at_home(&self) -> PathBuf {
         PathBuf::from(self.said["key"].as_str().unwrap())
+    }
+
+    /// The key, on that machine.
+    fn key(&self) -> PathBuf {
+        self.far.join("box/.ssh/key")
     }
 
     /// A command on that machine.
@@ -97,11 +110,16 @@ impl Invited {
 
     /// Dials until this is dropped.
     fn dial(&self) -> Dialler {
+        let dialler = self.dial_beside();
+        self.until_link("up");
+        dialler
+    }
+
+    /// Dials, without a look whether that is a new link.
+    fn dial_beside(&self) -> Dialler {
         let key = self.key().display().to_string();
         let args = ["host", "--dial", "me@home", "--key", &key];
-        let child = self.there(TEAMD, &args).spawn().unwrap();
-        self.until_link("up");
-        Dialler(child)
+        Dialler(self.there(TEAMD, &args).spawn().unwrap())
     }
 
     fn link(&self) -> Value {
@@ -162,7 +180,7 @@ fn forced(said: &Value) -> String {
 fn a_host_that_dials_has_teammates_as_any_other() {
     let invited = Invited::begin();
     let team = &invited.team;
-    assert_eq!(invited.link()["why"], "it has not dialled home yet");
+    assert_eq!(invited.link()["why"], "it has not dialled home");
     let dialler = invited.dial();
     let list = team.teamctl(["host", "list"]).ok();
     assert!(list.stdout.contains("it dials"), "{}", list.stdout);
@@ -250,25 +268,36 @@ fn work_crosses_on_connections_that_the_host_makes() {
 fn the_key_opens_its_link_and_nothing_else() {
     let invited = Invited::begin();
     let team = &invited.team;
-    for asked in ["touch pwned", "link; touch pwned", "file ../../x", ""] {
+    for asked in [
+        "touch pwned",
+        "teamd-link; touch pwned",
+        "teamd-file ../../x",
+        "",
+    ] {
         let said = invited.ssh(asked);
         assert!(said.contains("this key opens a link for a host"), "{said}");
     }
     assert!(!team.made("pwned") && !team.home().join("pwned").exists());
-    let unknown = invited.ssh("file 00000000-0000-4000-8000-000000000000");
+    let unknown = invited.ssh("teamd-file 00000000-0000-4000-8000-000000000000");
     assert!(unknown.contains("home waits for no such file"), "{unknown}");
     // The line of another host.
     let forced = std::fs::read_to_string(invited.far.join("forced")).unwrap();
     let other = forced.replace(" link box ", " link hut ");
     make_program(&invited.far.join("forced"), &other);
-    let said = invited.ssh("link");
-    assert!(said.contains("error: home has no host hut"), "{said}");
+    let said = invited.ssh("teamd-link");
+    assert!(
+        said.contains("teamd refuses: home has no host hut"),
+        "{said}"
+    );
     make_program(&invited.far.join("forced"), &forced);
     team.teamctl(["host", "remove", "box"]).ok();
-    let said = invited.ssh("link");
-    assert!(said.contains("error: home has no host box"), "{said}");
+    let said = invited.ssh("teamd-link");
+    assert!(
+        said.contains("teamd refuses: home has no host box"),
+        "{said}"
+    );
     team.teamctl(["down"]).ok();
-    let said = invited.ssh("link");
+    let said = invited.ssh("teamd-link");
     assert!(said.contains("no daemon runs for"), "{said}");
 }
 
@@ -276,7 +305,7 @@ fn the_key_opens_its_link_and_nothing_else() {
 fn a_host_says_why_it_has_no_link_and_ends_where_a_person_is_needed() {
     let invited = Invited::begin();
     let noted = || std::fs::read_to_string(invited.far.join("noted")).unwrap();
-    let file = invited.far.join("empty");
+    let file = invited.far.join("box/.ssh/empty");
     std::fs::File::create(&file).unwrap();
     let file = file.display().to_string();
     let args = ["host", "--dial", "me@home", "--key", &file];
@@ -290,6 +319,17 @@ fn a_host_says_why_it_has_no_link_and_ends_where_a_person_is_needed() {
     let ended = invited.there(TEAMD, &args).status().unwrap();
     assert_eq!(ended.code(), Some(2));
     assert!(noted().contains("cannot read the key"), "{}", noted());
+    let elsewhere = invited.far.join("box/key");
+    std::fs::copy(invited.key(), &elsewhere).unwrap();
+    let elsewhere = elsewhere.display().to_string();
+    let args = ["host", "--dial", "me@home", "--key", &elsewhere];
+    let ended = invited.there(TEAMD, &args).status().unwrap();
+    assert_eq!(ended.code(), Some(2));
+    assert!(
+        noted().contains("teammates on this machine could read it"),
+        "{}",
+        noted()
+    );
     // What passes by itself is said once, and tried again.
     std::fs::File::create(invited.far.join("down")).unwrap();
     let key = invited.key().display().to_string();
@@ -310,14 +350,13 @@ fn an_invitation_is_printed_again_and_replaces_no_key() {
     let invited = Invited::begin();
     let team = &invited.team;
     let again = team.json(["host", "invite", "box"]);
-    assert_eq!(again["authorized_keys"], invited.said["authorized_keys"]);
-    assert!(again["key"].is_null(), "{again}");
-    let mode = std::os::unix::fs::MetadataExt::mode(&invited.key().metadata().unwrap());
+    assert_eq!(again, invited.said);
+    let mode = std::os::unix::fs::MetadataExt::mode(&invited.key_at_home().metadata().unwrap());
     assert_eq!(mode & 0o777, 0o600);
     team.teamctl(["host", "remove", "box"]).ok();
     let refused = team.teamctl(["host", "invite", "box"]);
     says(&refused.exits(3), "is there already");
-    let public = std::fs::read_to_string(invited.key().with_extension("pub")).unwrap();
+    let public = std::fs::read_to_string(invited.key_at_home().with_extension("pub")).unwrap();
     let own = team.json(["host", "invite", "box", "--public-key", &public]);
     assert!(own["key"].is_null(), "{own}");
     let bad = "ssh-ed25519 AAAA\" ssh-rsa";
@@ -337,7 +376,10 @@ fn a_real_sshd_lets_the_key_open_its_link_alone() {
     let said = home.json(["host", "invite", "box"]);
     sshd.authorize(said["authorized_keys"].as_str().unwrap());
     let there = sshd.reached_from(Team::new());
-    let key = said["key"].as_str().unwrap();
+    let key = there.home().join(".ssh/key");
+    std::fs::create_dir_all(key.parent().unwrap()).unwrap();
+    std::fs::copy(said["key"].as_str().unwrap(), &key).unwrap();
+    let key = key.to_str().unwrap();
     let args = ["host", "--dial", BOX, "--key", key];
     let child = there.command(TEAMD, args).spawn().unwrap();
     let dialler = Dialler(child);
@@ -372,21 +414,90 @@ fn a_real_sshd_lets_the_key_open_its_link_alone() {
 }
 
 #[test]
-fn a_second_connection_takes_the_place_of_the_first() {
+fn a_connection_takes_the_place_of_one_that_does_not_answer_and_of_no_other() {
     let invited = Invited::begin();
     let team = &invited.team;
     let first = invited.dial();
     invited.spawn("alice", &["--workspace", "~/work"]).ok();
-    let second = invited.dial();
-    let links = || -> usize {
-        let lines = team.processes().into_iter().map(command_line);
-        lines.filter(|line| line.contains(" link box ")).count()
+    // Another process is told so, and takes nothing away.
+    let second = invited.dial_beside();
+    let noted = || std::fs::read_to_string(invited.far.join("noted")).unwrap();
+    let is_told = poll_until(&mut || noted().contains("is linked, by another process"));
+    assert!(is_told, "{}", noted());
+    drop(second);
+    // A connection beside it is refused, as long as the present one answers.
+    let said = invited.ssh("teamd-link");
+    assert!(said.contains("teamd refuses: box is linked"), "{said}");
+    assert_eq!(invited.link()["state"], "up");
+    // One that hangs is ended.
+    let links = || -> Vec<i32> {
+        let mut pids = team.processes();
+        pids.retain(|pid| command_line(*pid).contains(" link box "));
+        pids
     };
-    team.until("one link", || {
-        links() == 1 && invited.link()["state"] == "up"
+    let hung = links();
+    for pid in &hung {
+        signal(*pid, Signal::SIGSTOP);
+    }
+    let dialler = i32::try_from(first.0.id()).unwrap();
+    signal(dialler, Signal::SIGKILL);
+    let _second = invited.dial_beside();
+    team.until("a new link", || {
+        invited.link()["state"] == "up" && links().iter().any(|pid| !hung.contains(pid))
     });
-    drop(first);
     team.teamctl(["send", "alice", "/bash touch one"]).ok();
     invited.made_there("one");
-    drop(second);
+    for pid in hung {
+        signal(pid, Signal::SIGKILL);
+    }
+}
+
+#[test]
+fn a_key_that_is_not_invited_any_more_opens_no_link() {
+    let mut invited = Invited::begin();
+    let dialler = invited.dial();
+    drop(dialler);
+    invited.until_link("unreachable");
+    let removed = invited.team.teamctl(["host", "remove", "box"]).ok();
+    says(
+        &removed,
+        "its line in ~/.ssh/authorized_keys ends in teamd-host-box",
+    );
+    std::fs::remove_file(invited.key_at_home()).unwrap();
+    std::fs::remove_file(invited.key_at_home().with_extension("pub")).unwrap();
+    let said = invited.team.json(["host", "invite", "box"]);
+    // The line of the first key is still there.
+    let told = invited.ssh("teamd-link");
+    assert!(
+        told.contains("teamd refuses: home has invited box with another key"),
+        "{told}"
+    );
+    invited.said = said;
+    invited.let_in();
+    let _dialler = invited.dial();
+}
+
+#[test]
+fn other_terms_cut_no_link_and_another_home_is_taken_with_one_command() {
+    let invited = Invited::begin();
+    let team = &invited.team;
+    let _dialler = invited.dial();
+    let since = team.json(["host", "list"])[0]["since"].clone();
+    team.write(
+        "team.toml",
+        "[hosts.box]\nmax = 2\nworkspace = \"~/work\"\n",
+    );
+    team.trust();
+    invited.spawn("alice", &[]).ok();
+    let list = team.json(["host", "list"]);
+    assert_eq!(list[0]["since"], since, "{list}");
+    assert_eq!(list[0]["max"], 2, "{list}");
+    let taken = team.teamctl(["host", "take", "box"]).ok();
+    assert!(taken.stdout.contains("box is linked"), "{taken:?}");
+    team.teamctl(["send", "alice", "/bash touch one"]).ok();
+    invited.made_there("one");
+    team.write("team.toml", "[hosts.hut]\nssh = \"me@hut\"\n");
+    team.trust();
+    let refused = team.teamctl(["host", "invite", "hut"]).exits(2);
+    says(&refused, "team.toml says where ssh finds hut");
 }

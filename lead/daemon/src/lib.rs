@@ -27,7 +27,7 @@ mod workspace;
 
 pub use confinement::TeamConfinement;
 pub use host::bulk::{give_file, take_file};
-pub use host::dial::{DialOptions, dial};
+pub use host::dial::{DialOptions, LinkNote, dial};
 pub use host::relay::relay;
 pub use link::serve_link;
 pub use options::{HostOptions, Role, SetAside, StartOptions};

@@ -7,16 +7,22 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
 use teamd_shared::control::{Greeting, PROTOCOL, Peer, WireError, connect_bytes};
+use teamd_shared::link::{FILE_WISH, LINK_WISH};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 use uuid::Uuid;
 
 /// How much is passed at once, in bytes.
 const PIECE: usize = 64 << 10;
+
+/// How long a daemon that does not hang up is waited for once the host has.
+const HANGS_UP: Duration = Duration::from_secs(10);
 
 /// What a host asks for on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,19 +31,24 @@ enum Wish {
     File(Uuid),
 }
 
-/// Serves a connection that a host has made. `asked` is the command that it has given (`sshd(8)`,
-/// `SSH_ORIGINAL_COMMAND`).
+/// Serves a connection that a host has made with a key. `asked` is the command that it has given
+/// (`sshd(8)`, `SSH_ORIGINAL_COMMAND`).
 ///
 /// # Errors
 /// [`CommandError`] if the host asks for something else, or no daemon runs.
-pub fn serve_link(dir: &TeamDir, host: Name, asked: Option<&OsStr>) -> Result<(), CommandError> {
+pub fn serve_link(
+    dir: &TeamDir,
+    host: Name,
+    key: String,
+    asked: &OsStr,
+) -> Result<(), CommandError> {
     let file = match wish(asked)? {
         Wish::Link => None,
         Wish::File(file) => Some(file),
     };
     let greeting = Greeting {
         protocol: PROTOCOL,
-        peer: Peer::Dialled { host, file },
+        peer: Peer::Dialled { host, key, file },
     };
     let socket = connect_bytes(dir, &greeting).map_err(|error| cannot_reach(dir, &error))?;
     let own = |fd: io::Result<std::os::fd::OwnedFd>| {
@@ -47,21 +58,37 @@ pub fn serve_link(dir: &TeamDir, host: Name, asked: Option<&OsStr>) -> Result<()
     let stdin = own(io::stdin().as_fd().try_clone_to_owned())?;
     let mut stdout = own(io::stdout().as_fd().try_clone_to_owned())?;
     let from_daemon = own(socket.as_fd().try_clone_to_owned())?;
-    let thread = std::thread::Builder::new().spawn(move || {
+    let (ends, ended) = mpsc::channel();
+    let host_ends = ends.clone();
+    in_a_thread(move || {
         // The daemon has hung up, or reads that the host has.
         if let Err(error) = pass(stdin, &socket) {
             tracing::debug!("the daemon does not listen: {error}");
         }
         socket.shutdown(Shutdown::Write).ok();
-    });
-    thread.map_err(|error| CommandError::refused("cannot start a thread", &error))?;
+        host_ends.send(None).ok();
+    })?;
+    in_a_thread(move || {
+        ends.send(Some(pass(from_daemon, &mut stdout))).ok();
+    })?;
     // The daemon hangs up when it has read all, and looks who this process is before: it stays.
-    match pass(from_daemon, &mut stdout) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+    let mut end = ended.recv().ok().flatten();
+    if end.is_none() {
+        end = ended.recv_timeout(HANGS_UP).ok().flatten();
+    }
+    match end {
+        Some(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(CommandError::refused("the connection broke", &error))
         }
         _ => Ok(()),
     }
+}
+
+fn in_a_thread(run: impl FnOnce() + Send + 'static) -> Result<(), CommandError> {
+    let started = std::thread::Builder::new().spawn(run);
+    started
+        .map(drop)
+        .map_err(|error| CommandError::refused("cannot start a thread", &error))
 }
 
 fn pass(mut from: File, mut to: impl Write) -> io::Result<()> {
@@ -75,14 +102,11 @@ fn pass(mut from: File, mut to: impl Write) -> io::Result<()> {
     }
 }
 
-fn wish(asked: Option<&OsStr>) -> Result<Wish, CommandError> {
-    let Some(asked) = asked else {
-        return Ok(Wish::Link);
-    };
+fn wish(asked: &OsStr) -> Result<Wish, CommandError> {
     let words: Vec<&str> = asked.to_str().unwrap_or("?").split(' ').collect();
     let wish = match words[..] {
-        ["link"] => Some(Wish::Link),
-        ["file", name] => Uuid::parse_str(name).ok().map(Wish::File),
+        [LINK_WISH] => Some(Wish::Link),
+        [FILE_WISH, name] => Uuid::parse_str(name).ok().map(Wish::File),
         _ => None,
     };
     wish.ok_or_else(|| {
@@ -116,19 +140,18 @@ mod tests {
 
     #[test]
     fn a_key_of_a_host_opens_links_and_carries_files() {
-        let of = |text: &str| wish(Some(OsStr::new(text)));
+        let of = |text: &str| wish(OsStr::new(text));
         let file = Uuid::from_u128(7);
-        assert_eq!(wish(None), Ok(Wish::Link));
-        assert_eq!(of("link"), Ok(Wish::Link));
-        assert_eq!(of(&format!("file {file}")), Ok(Wish::File(file)));
+        assert_eq!(of("teamd-link"), Ok(Wish::Link));
+        assert_eq!(of(&format!("teamd-file {file}")), Ok(Wish::File(file)));
         for other in [
             "",
             "sh",
-            "link; sh",
-            "file",
-            "file ../x",
-            "file  x",
-            "link link",
+            "teamd-link; sh",
+            "teamd-file",
+            "teamd-file ../x",
+            "teamd-file  x",
+            "teamd-link teamd-link",
         ] {
             assert!(of(other).is_err(), "{other:?}");
         }

@@ -376,12 +376,17 @@ fn detach(
             .map_err(|e| CommandError::refused("cannot hear from the daemon", &e))?;
     }
     match serde_json::from_str(&answer) {
-        Ok(Readiness::Ready { pid, aside }) => Ok(Started {
-            pid,
-            already_running: false,
-            replaced: false,
-            aside,
-        }),
+        Ok(Readiness::Ready { pid, aside }) => {
+            // This process may run for long: what dials home does.
+            let reaper = std::thread::Builder::new().spawn(move || child.wait());
+            reaper.map_err(|e| CommandError::refused("cannot wait for the daemon", &e))?;
+            Ok(Started {
+                pid,
+                already_running: false,
+                replaced: false,
+                aside,
+            })
+        }
         Ok(Readiness::Failed { message, hint }) => {
             let error = CommandError::new(ExitCode::Failed, message);
             Err(hint.into_iter().fold(error, CommandError::hint))

@@ -57,6 +57,8 @@ pub enum Peer {
     Dialled {
         /// What home calls the host.
         host: Name,
+        /// The [`crate::host::key_id`] of the key that has let it in.
+        key: String,
         /// The file that is carried, in the place of the link.
         file: Option<Uuid>,
     },

@@ -25,6 +25,11 @@ pub struct HostTable {
 }
 
 impl HostTable {
+    /// Tells whether it says where `ssh` finds the host.
+    pub fn names_place(&self) -> bool {
+        self.ssh.is_some()
+    }
+
     /// Returns the host as it is to be recorded. `recorded` is the host as it is now.
     pub fn host(&self, name: &Name, recorded: Option<&Host>) -> Host {
         let recorded_way = recorded.map(|host| &host.way);

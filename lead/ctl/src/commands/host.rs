@@ -81,7 +81,14 @@ pub(crate) fn run(context: &Context, args: HostArgs) -> CommandResult {
         }
         HostCommand::List => list(context),
         HostCommand::Remove { name } => {
-            let hosts = ask(context, Command::RemoveHost { name })?;
+            let before = recorded(context, &name)?;
+            let hosts = ask(context, Command::RemoveHost { name: name.clone() })?;
+            if before.is_some_and(|host| matches!(host.way, HostWay::Invited(_))) {
+                context.out.note(format_args!(
+                    "its key opens no link any more: its line in ~/.ssh/authorized_keys ends in {}",
+                    invite::comment(&name)
+                ));
+            }
             show(context, &hosts)
         }
     }

@@ -57,8 +57,8 @@ impl EventLoop {
                 jobs.step(*step, &mut means);
                 Vec::new()
             }
-            Input::Dialled { host, file, stream } => {
-                self.resources.links.dialled_in(&host, file, *stream);
+            Input::Dialled(dialled) => {
+                self.resources.links.dialled_in(*dialled);
                 Vec::new()
             }
             Input::HostedJobEnded { job, ended } => {
@@ -113,7 +113,7 @@ impl EventLoop {
             Input::Link { .. }
             | Input::JobStep(_)
             | Input::HostedJobEnded { .. }
-            | Input::Dialled { .. } => None,
+            | Input::Dialled(_) => None,
             // Only a host daemon has this measured, or carries files so.
             Input::Measured(_) | Input::NoFile { .. } => None,
             // Only a host daemon serves links: the end of the input closes the connection.

@@ -4,7 +4,7 @@
 use teamd_shared::clock;
 use teamd_shared::control::{FromWorker, WorkerState};
 use teamd_shared::environment::Environment;
-use teamd_shared::host::LinkState;
+use teamd_shared::host::{HostWay, LinkState};
 use teamd_shared::inbox::{self, MAX_RETURNED, UnreadMail, position_after};
 use teamd_shared::link::{
     CopyAt, FromHost, HomeHello, HomeIdentity, HostNow, HostedEnd, LINK_PROTOCOL, MailLine,
@@ -335,12 +335,17 @@ impl EventLoop {
             .filter(|member| member.phase == Phase::Running)
             .find(|member| !is_known(&whose(&Incarnation::of(member))))?;
         let name = &unknown.name;
+        let known = self.dispatcher.team.hosts.as_ref();
+        let again = match known.and_then(|hosts| hosts.get(host)).map(|it| &it.way) {
+            Some(HostWay::Invited(_)) => "invite",
+            _ => "login",
+        };
         Some(LinkState::NeedsAttention {
             why: format!(
                 "it knows nothing of {name}: it is another machine, or has lost the files of the team"
             ),
             hint: format!(
-                "mend that, or `teamctl forget --lost {name}`; then `teamctl host login {host}`"
+                "mend that, or `teamctl forget --lost {name}`; then `teamctl host {again} {host}`"
             ),
         })
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use teamd_shared::bundle::{self, MAX_BULK};
 use teamd_shared::control::DialledHome;
-use teamd_shared::link::{FromHost, MAGIC, TAKEN};
+use teamd_shared::link::{FILE_WISH, FromHost, MAGIC, REFUSED, TAKEN};
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
 use tokio::io::AsyncWriteExt;
@@ -73,6 +73,7 @@ impl HostDaemon {
                 None => dial_to_give(&home, &path, name).await,
             };
             if let Err(why) = carried {
+                tracing::warn!("a file does not cross: {why}");
                 // The host daemon may have ended.
                 inputs.send(Input::NoFile { name, why }).await.ok();
             }
@@ -108,6 +109,10 @@ async fn dial_to_take(
         Err(why) => why,
     };
     bundle::remove(to).map_err(text)?;
+    let line = format!("{REFUSED}{why}\n");
+    let said = channel.writes.write_all(line.as_bytes()).await;
+    tracing::debug!("home was told why: {said:?}");
+    drop(channel.writes);
     Err(with_end(why, channel.process).await)
 }
 
@@ -135,8 +140,10 @@ async fn dial_to_give(home: &DialledHome, from: &Path, name: Uuid) -> Result<(),
     }
     drop(channel.writes);
     // Home hangs up when it has all.
-    channel.process.ended().await;
-    Ok(())
+    match channel.process.ended().await {
+        SshEnd::Done => Ok(()),
+        end => Err(end.to_string()),
+    }
 }
 
 /// Runs an `ssh` to home for one file.
@@ -144,7 +151,7 @@ fn channel(home: &DialledHome, name: Uuid) -> Result<SshChannel, String> {
     SshChannel::open(ssh(
         &home.place,
         home.key.as_deref(),
-        &format!("file {name}"),
+        &format!("{FILE_WISH} {name}"),
     ))
 }
 

@@ -4,13 +4,17 @@
 //! The host daemon has a session of its own. When this process dies, the teammates work on, and home
 //! shows the host as unreachable until it is started again.
 
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
+use std::pin::pin;
 use std::time::Duration;
 
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
 use teamd_shared::control::{DialledHome, Incoming, Outgoing};
-use teamd_shared::link::{HomeOffer, LINK_PROTOCOL, MAGIC, MAX_BANNER, MAX_LINK_FRAME};
+use teamd_shared::link::{
+    HomeOffer, LINK_PROTOCOL, LINK_WISH, MAGIC, MAX_BANNER, MAX_LINK_FRAME, REFUSED,
+};
 use teamd_shared::register::Register;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
@@ -24,6 +28,8 @@ use crate::io::ssh::{SshChannel, SshEnd, ssh};
 use crate::options::HostOptions;
 use crate::start::start_host;
 
+/// How long what the host daemon said last may take.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long home may take until it says who it is.
 const OFFER: Duration = Duration::from_secs(30);
 
@@ -45,83 +51,129 @@ pub struct DialOptions {
 enum LinkEnd {
     /// Trying again can help.
     Broken(String),
+    /// It can, if it has worked before.
+    Failed(CommandError),
     /// It cannot.
     Refused(CommandError),
+}
+
+/// What becomes of the link.
+#[derive(Debug)]
+pub enum LinkNote<'a> {
+    /// Home is linked.
+    Linked,
+    /// It is not, and is dialled again.
+    Broken(&'a str),
 }
 
 /// Dials home for good. `note` tells a person what becomes of the link.
 ///
 /// # Errors
 /// [`CommandError`] if a person must do something first.
-pub fn dial(options: &DialOptions, note: impl Fn(&str)) -> Result<Infallible, CommandError> {
+pub fn dial(
+    options: &DialOptions,
+    note: impl Fn(LinkNote<'_>),
+) -> Result<Infallible, CommandError> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| CommandError::refused("cannot begin", &error))?;
+    let mut dialling = Dialling {
+        options,
+        runtime: &runtime,
+        was_ever_up: false,
+    };
     let mut attempts = 0;
     let mut told = String::new();
     loop {
-        let mut was_up = false;
-        let why = match link(options, &runtime, &mut was_up, &note) {
+        let mut is_up = false;
+        let ended = dialling.link(|| {
+            is_up = true;
+            note(LinkNote::Linked);
+        });
+        let why = match ended {
             Err(LinkEnd::Refused(error)) => return Err(error),
+            // What has never worked is not tried again.
+            Err(LinkEnd::Failed(error)) if !dialling.was_ever_up => return Err(error),
+            Err(LinkEnd::Failed(error)) => error.message().to_owned(),
             Err(LinkEnd::Broken(why)) => why,
             Ok(()) => "home has hung up".to_owned(),
         };
-        if was_up {
+        if is_up {
             attempts = 0;
             told.clear();
         }
         attempts += 1;
         // One that fails again for the same reason is nothing new.
         if why != told {
-            let place = &options.home.place;
-            note(&format!("no link to {place}: {why}; it is dialled again"));
+            note(LinkNote::Broken(&why));
             told = why;
         }
         runtime.block_on(async { tokio::time::sleep(pause(attempts)).await });
     }
 }
 
-/// Makes one link, and carries it to its end.
-fn link(
-    options: &DialOptions,
-    runtime: &Runtime,
-    was_up: &mut bool,
-    note: impl Fn(&str),
-) -> Result<(), LinkEnd> {
-    let (mut channel, offer) = runtime.block_on(async {
-        let mut channel = HomeChannel::open(&options.home)?;
-        let offer = channel.offer().await?;
-        Ok((channel, offer))
-    })?;
-    let dir = host_team_dir(|name| std::env::var_os(name), offer.home)
-        .map_err(|error| refused("cannot find a place for the host daemon", &error))?;
-    let host = HostOptions {
-        dir: dir.clone(),
-        home: offer.home,
-        replace: offer.replace,
-        allow_weak_sandbox: options.allow_weak_sandbox,
-        register: options.register.clone(),
-        settings: options.settings.clone(),
-    };
-    start_host(&host).map_err(LinkEnd::Refused)?;
-    let dir = TeamDir::open(&dir).map_err(|error| LinkEnd::Refused(error.into()))?;
-    runtime.block_on(async {
-        let dials = Some(options.home.clone());
-        let connected = connect(&dir, dials).await;
-        let (out, incoming) = connected.map_err(|error| broke(&error))?;
-        *was_up = true;
-        note(&format!("linked to {}", options.home.place));
-        tokio::select! {
-            ended = up(&mut channel.ssh.reads, out) => ended?,
-            ended = down(&mut channel.ssh.writes, incoming) => ended?,
-        }
-        channel.end().await
-    })
+/// What the links of one process share.
+struct Dialling<'a> {
+    options: &'a DialOptions,
+    runtime: &'a Runtime,
+    was_ever_up: bool,
 }
 
-fn refused(what: &str, error: &std::io::Error) -> LinkEnd {
-    LinkEnd::Refused(CommandError::refused(what, error))
+impl Dialling<'_> {
+    /// Makes one link, and carries it to its end. `linked` is called when home is heard on it.
+    fn link(&mut self, linked: impl FnMut()) -> Result<(), LinkEnd> {
+        let options = self.options;
+        let (mut channel, offer) = self.runtime.block_on(async {
+            let channel = HomeChannel::open(&options.home)?;
+            channel.offer().await
+        })?;
+        let dir = host_team_dir(|name| std::env::var_os(name), offer.home)
+            .map_err(|error| failed("cannot find a place for the host daemon", &error))?;
+        let host = HostOptions {
+            dir: dir.clone(),
+            home: offer.home,
+            replace: offer.replace,
+            allow_weak_sandbox: options.allow_weak_sandbox,
+            register: options.register.clone(),
+            settings: options.settings.clone(),
+        };
+        start_host(&host).map_err(LinkEnd::Failed)?;
+        let dir = TeamDir::open(&dir).map_err(|error| LinkEnd::Failed(error.into()))?;
+        let was_up = Cell::new(false);
+        let ended = self.runtime.block_on(async {
+            let dials = Some(options.home.clone());
+            let connected = connect(&dir, dials).await;
+            let (out, incoming) = connected.map_err(|error| broke(&error))?;
+            let linked = RefCell::new(linked);
+            let heard = || {
+                if !was_up.replace(true) {
+                    (linked.borrow_mut())();
+                }
+            };
+            {
+                let mut down = pin!(down(&mut channel.ssh.writes, incoming));
+                tokio::select! {
+                    ended = &mut down => ended?,
+                    ended = up(&mut channel.ssh.reads, out, heard) => {
+                        if ended.is_err() {
+                            // The host daemon may have hung up: what it said last goes out first.
+                            let last = tokio::time::timeout(LAST_WORDS, down).await;
+                            tracing::debug!("the last of the host daemon: {last:?}");
+                        }
+                        ended?;
+                    }
+                }
+            }
+            channel.end().await
+        });
+        self.was_ever_up |= was_up.get();
+        ended
+    }
+}
+
+fn failed(what: &str, error: &std::io::Error) -> LinkEnd {
+    LinkEnd::Failed(CommandError::refused(what, error))
 }
 
 fn broke(error: &CommandError) -> LinkEnd {
@@ -136,13 +188,16 @@ struct HomeChannel<'a> {
 
 impl<'a> HomeChannel<'a> {
     fn open(home: &'a DialledHome) -> Result<Self, LinkEnd> {
-        let command = ssh(&home.place, home.key.as_deref(), "link");
-        let ssh = SshChannel::open(command).map_err(LinkEnd::Broken)?;
+        let command = ssh(&home.place, home.key.as_deref(), LINK_WISH);
+        let ssh = SshChannel::open(command).map_err(|why| {
+            let error = CommandError::new(ExitCode::Failed, why);
+            LinkEnd::Failed(error.hint("install the ssh client of OpenSSH"))
+        })?;
         Ok(Self { home, ssh })
     }
 
     /// Reads who home is.
-    async fn offer(&mut self) -> Result<HomeOffer, LinkEnd> {
+    async fn offer(mut self) -> Result<(Self, HomeOffer), LinkEnd> {
         let read = tokio::time::timeout(OFFER, read_offer(&mut self.ssh.reads)).await;
         let offer = match read {
             Ok(Ok(Some(offer))) => offer,
@@ -154,7 +209,7 @@ impl<'a> HomeChannel<'a> {
             Err(_) => return Err(LinkEnd::Broken("home does not answer".to_owned())),
         };
         if offer.protocol == LINK_PROTOCOL {
-            return Ok(offer);
+            return Ok((self, offer));
         }
         let message = format!(
             "home runs teamd {}, which speaks version {} of the link; this is teamd {} with version {LINK_PROTOCOL}",
@@ -169,33 +224,40 @@ impl<'a> HomeChannel<'a> {
     }
 
     /// Waits for the end of `ssh`, and says why it has ended.
-    async fn end(&mut self) -> Result<(), LinkEnd> {
+    async fn end(self) -> Result<(), LinkEnd> {
+        let SshChannel {
+            writes,
+            mut process,
+            ..
+        } = self.ssh;
+        // It ends when it can read nothing more.
+        drop(writes);
         let place = &self.home.place;
-        let refused = |why: String, hint: String| {
-            LinkEnd::Refused(CommandError::new(ExitCode::Failed, why).hint(hint))
+        let failed = |why: String, hint: String| {
+            LinkEnd::Failed(CommandError::new(ExitCode::Failed, why).hint(hint))
         };
-        match self.ssh.process.ends().await {
+        match process.ends().await {
             SshEnd::Done => Ok(()),
             SshEnd::Hangs => Err(LinkEnd::Broken("the connection broke".to_owned())),
             SshEnd::Other(why) => Err(LinkEnd::Broken(shown(&why))),
-            SshEnd::NoProgram => Err(refused(
+            SshEnd::NoProgram => Err(failed(
                 format!("the program that the key of {place} names is not there"),
                 "`teamctl host invite` at home prints the line for ~/.ssh/authorized_keys"
                     .to_owned(),
             )),
             end @ (SshEnd::NoLogin | SshEnd::UnknownHostKey) => {
-                Err(refused(format!("{place}: {end}"), self.try_by_hand()))
+                Err(failed(format!("{place}: {end}"), try_by_hand(self.home)))
             }
         }
     }
+}
 
-    /// Returns what shows a person what `ssh` would ask.
-    fn try_by_hand(&self) -> String {
-        let place = &self.home.place;
-        match &self.home.key {
-            Some(key) => format!("try `ssh -i {} {place}` in a terminal first", key.display()),
-            None => format!("try `ssh {place}` in a terminal first"),
-        }
+/// Returns what shows a person what `ssh` would ask.
+fn try_by_hand(home: &DialledHome) -> String {
+    let place = &home.place;
+    match &home.key {
+        Some(key) => format!("try `ssh -i {} {place}` in a terminal first", key.display()),
+        None => format!("try `ssh {place}` in a terminal first"),
     }
 }
 
@@ -212,7 +274,7 @@ async fn read_offer(reader: &mut (impl AsyncBufRead + Unpin)) -> Result<Option<H
         }
         printed += line.len() + 1;
         let text = String::from_utf8_lossy(&line).into_owned();
-        if let Some(why) = text.strip_prefix("error: ") {
+        if let Some(why) = text.strip_prefix(REFUSED) {
             return Err(shown(why));
         }
     }
@@ -224,10 +286,11 @@ async fn read_offer(reader: &mut (impl AsyncBufRead + Unpin)) -> Result<Option<H
         .map_err(|error| format!("home does not say who it is: {error}"))
 }
 
-/// Passes what home says.
+/// Passes what home says. `heard` is called for each frame.
 async fn up(
     reader: &mut (impl AsyncBufRead + Unpin),
     mut out: Outgoing<String>,
+    heard: impl Fn(),
 ) -> Result<(), LinkEnd> {
     while let Some(line) = read_line(reader, MAX_LINK_FRAME)
         .await
@@ -235,6 +298,14 @@ async fn up(
     {
         let line = String::from_utf8(line)
             .map_err(|_| LinkEnd::Broken("home said a line that is not UTF-8".to_owned()))?;
+        if let Some(why) = line.strip_prefix(REFUSED) {
+            let error =
+                CommandError::new(ExitCode::Rejected, format!("home refuses: {}", shown(why)));
+            return Err(LinkEnd::Refused(
+                error.hint("`teamctl host list` at home names the next step"),
+            ));
+        }
+        heard();
         out.send(&line)
             .await
             .map_err(|error| broke(&broken(error)))?;
@@ -283,7 +354,7 @@ mod tests {
         let mut said = text.as_bytes();
         assert_eq!(read_offer(&mut said).await, Ok(Some(offer)));
         assert_eq!(said, b"{}\n", "the frames follow");
-        let mut refused = &b"Welcome!\nerror: home has no host box\n"[..];
+        let mut refused = &b"Welcome!\nteamd refuses: home has no host box\n"[..];
         let why = read_offer(&mut refused).await.unwrap_err();
         assert_eq!(why, "home has no host box");
         assert_eq!(read_offer(&mut &b"Welcome!\n"[..]).await, Ok(None));

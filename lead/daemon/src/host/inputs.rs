@@ -58,7 +58,7 @@ impl HostDaemon {
             Input::Link { .. }
             | Input::JobStep(_)
             | Input::HostedJobEnded { .. }
-            | Input::Dialled { .. } => {
+            | Input::Dialled(_) => {
                 tracing::warn!("a host daemon has no hosts");
             }
         }

@@ -101,14 +101,20 @@ pub(crate) enum Input {
     /// What this machine has to give, as a host daemon has it measured.
     Measured(Box<HostVitals>),
     /// A host has dialled home.
-    Dialled {
-        host: Name,
-        /// The file that is to be carried, in the place of the link.
-        file: Option<Uuid>,
-        stream: Box<ByteStream>,
-    },
+    Dialled(Box<DialledIn>),
     /// A file does not cross that a host daemon was asked for.
     NoFile { name: Uuid, why: String },
+}
+
+/// A connection that a host has made.
+#[derive(Debug)]
+pub(crate) struct DialledIn {
+    pub(crate) host: Name,
+    /// Which key has let it in.
+    pub(crate) key: String,
+    /// The file that is to be carried, in the place of the link.
+    pub(crate) file: Option<Uuid>,
+    pub(crate) stream: ByteStream,
 }
 
 /// A command, or a lead that is connected by MCP.
@@ -300,7 +306,7 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
         PeerState::Gone => return tracing::warn!("refused process {pid}: it is gone"),
     };
     match greeting.peer {
-        Peer::Dialled { host, file } => {
+        Peer::Dialled { host, key, file } => {
             let stream = stream.into_bytes();
             if is_confined {
                 return links::refuse(stream, confined().message);
@@ -308,8 +314,13 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
             if greeting.protocol != PROTOCOL {
                 return links::refuse(stream, other_version(greeting.protocol).message);
             }
-            let stream = Box::new(stream);
-            tell_last(&inputs, Input::Dialled { host, file, stream }).await;
+            let dialled = DialledIn {
+                host,
+                key,
+                file,
+                stream,
+            };
+            tell_last(&inputs, Input::Dialled(Box::new(dialled))).await;
         }
         Peer::Client | Peer::Lead { .. } | Peer::Link { .. } if is_confined => {
             tracing::warn!("refused process {pid}: it is confined, as a tool is");

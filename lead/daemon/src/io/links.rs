@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use teamd_shared::clock;
 use teamd_shared::control::{ByteStream, ToWorker, Welcome};
 use teamd_shared::environment::Environment;
-use teamd_shared::host::{Host, HostVitals, HostWay};
+use teamd_shared::host::{Host, HostVitals, HostWay, key_id};
 use teamd_shared::inbox::{LinePlace, ReadError, line_before, position_after};
 use teamd_shared::link::{
     HomeHello, MailLine, RosterChange, RosterLine, StartOrder, ToHost, Whose, given_to_hosts,
@@ -38,7 +38,7 @@ use uuid::Uuid;
 pub(crate) use self::bulk::BulkChannel;
 use self::bulk::BulkWay;
 pub(crate) use self::carry::{LinkNews, read_line, shown};
-use self::carry::{LinkTask, QUEUE};
+use self::carry::{LinkTask, QUEUE, next_number};
 use self::deliveries::Deliveries;
 use self::dial::Dialer;
 pub(crate) use self::dial::pause;
@@ -47,7 +47,7 @@ use self::guests::Guests;
 pub(crate) use self::guests::refuse;
 pub(crate) use self::measurements::AwaitedVitals;
 use self::measurements::Measurements;
-use super::connections::Inputs;
+use super::connections::{DialledIn, Inputs};
 use super::mail_relay::{IntakeError, MailIntake, OutboxLine, OutboxReader};
 use super::roster_file::RosterFile;
 use crate::core::caller::ReplyTo;
@@ -93,6 +93,8 @@ struct Link {
     /// Takes the connections of a host that dials home.
     guests: Option<mpsc::Sender<ByteStream>>,
     wants_room: Arc<AtomicBool>,
+    /// Connections with a lower number are of an earlier task.
+    first_connection: u64,
     /// The present connection.
     connection: Option<LinkConnection>,
     intake: MailIntake,
@@ -200,10 +202,13 @@ impl Links {
 
     /// Keeps a link to a host, and dials it now.
     pub(crate) fn dial(&mut self, home: Uuid, host: &Host) {
-        if let Some(link) = self.links.get(&host.name) {
+        if let Some(link) = self.links.get_mut(&host.name) {
+            let is_same = link.host.way == host.way
+                && link.host.allow_weak_sandbox == host.allow_weak_sandbox;
             // One that dials home is waited for anew, and what is known of it is said.
             let is_dialled = link.guests.is_none() || link.connection.is_some();
-            if link.host == *host && !link.task.is_finished() && is_dialled {
+            if is_same && !link.task.is_finished() && is_dialled {
+                link.host = host.clone();
                 link.now.notify_one();
                 return;
             }
@@ -211,12 +216,14 @@ impl Links {
         }
         let now = Arc::new(Notify::new());
         let wants_room = Arc::new(AtomicBool::new(false));
+        let first_connection = next_number();
         let task = LinkTask {
             host: host.clone(),
             home,
             inputs: self.inputs.clone(),
             wants_room: Arc::clone(&wants_room),
             replaces: self.replaces,
+            challenge: Notify::new(),
         };
         let (task, guests) = match &host.way {
             HostWay::Ssh(place) => {
@@ -240,6 +247,7 @@ impl Links {
             now,
             guests,
             wants_room,
+            first_connection,
             connection: None,
             intake: MailIntake::new(host.name.as_str()),
             last_to_lead: None,
@@ -248,19 +256,28 @@ impl Links {
     }
 
     /// Takes a connection that a host has made: for its link, or for a file.
-    pub(crate) fn dialled_in(&self, host: &Name, file: Option<Uuid>, stream: ByteStream) {
+    pub(crate) fn dialled_in(&self, dialled: DialledIn) {
+        let DialledIn {
+            host,
+            key,
+            file,
+            stream,
+        } = dialled;
+        let Some(link) = self.links.get(&host) else {
+            return refuse(stream, format!("home has no host {host}"));
+        };
+        let (HostWay::Invited(known), Some(guests)) = (&link.host.way, &link.guests) else {
+            return refuse(stream, format!("home dials {host} itself"));
+        };
+        if key_id(known) != key {
+            return refuse(stream, format!("home has invited {host} with another key"));
+        }
         if let Some(file) = file {
-            if let Err(Ok(stream)) = self.files.arrived(host, file, Ok(stream)) {
+            if let Err(Ok(stream)) = self.files.arrived(&host, file, Ok(stream)) {
                 refuse(stream, "home waits for no such file".to_owned());
             }
             return;
         }
-        let Some(link) = self.links.get(host) else {
-            return refuse(stream, format!("home has no host {host}"));
-        };
-        let Some(guests) = &link.guests else {
-            return refuse(stream, format!("home dials {host} itself"));
-        };
         if let Err(error) = guests.try_send(stream) {
             let why = match &error {
                 TrySendError::Full(_) => "home still takes an earlier connection".to_owned(),
@@ -309,7 +326,8 @@ impl Links {
         (version, weakness): (String, Option<String>),
         (frames, cut): (mpsc::Sender<ToHost>, Arc<Notify>),
     ) {
-        if let Some(link) = self.links.get_mut(host) {
+        let link = self.links.get_mut(host);
+        if let Some(link) = link.filter(|link| number >= link.first_connection) {
             link.connection = Some(LinkConnection {
                 number,
                 frames,
@@ -327,7 +345,8 @@ impl Links {
 
     /// Drops a connection that has ended. Returns whether it was the present one, or there was none.
     pub(crate) fn disconnected(&mut self, host: &Name, number: u64) -> bool {
-        let Some(link) = self.links.get_mut(host) else {
+        let link = self.links.get_mut(host);
+        let Some(link) = link.filter(|link| number >= link.first_connection) else {
             return false;
         };
         let is_older = link

@@ -131,7 +131,8 @@ impl SshEnd {
         if code == Some(0) {
             return Self::Done;
         }
-        if said.contains("Permission denied") {
+        // What ssh cannot do itself ends it with 255.
+        if code == Some(255) && said.contains("Permission denied (") {
             return Self::NoLogin;
         }
         if said.contains("Host key verification failed")
@@ -189,6 +190,8 @@ mod tests {
     fn the_end_of_ssh_says_whether_a_person_is_needed() {
         let denied = "user@box: Permission denied (publickey,password).";
         assert_eq!(SshEnd::of(Some(255), denied), SshEnd::NoLogin);
+        let of_program = "cannot reach the daemon: Permission denied (os error 13)";
+        assert!(matches!(SshEnd::of(Some(1), of_program), SshEnd::Other(_)));
         let unknown = "Host key verification failed.";
         assert_eq!(SshEnd::of(Some(255), unknown), SshEnd::UnknownHostKey);
         let missing = "sh: teamd: not found";

@@ -88,8 +88,8 @@ impl PathSearch<'_> {
         ))
     }
 
-    /// Refuses a path with the programs of the system in it: what a teammate may change, `teamd` never
-    /// runs again, and the jobs of all checkouts need a shell and `git`.
+    /// Refuses a path with the shell of the system in it: what a teammate may change, `teamd` never runs
+    /// again, and the jobs of all checkouts need a shell.
     pub(super) fn refuse_system_programs(
         &self,
         workspace: &str,
@@ -102,7 +102,7 @@ impl PathSearch<'_> {
         };
         Err(usage(
             format!(
-                "{} cannot write in all of {path}: the programs of the system are there, and teamd itself runs some",
+                "{} cannot have all of {path} to work in: the programs of the system are there, and teamd itself runs some",
                 who(self.name)
             ),
             "name a directory of its own, with --workspace, --writable or in team.toml",

@@ -20,16 +20,19 @@ sed -n 's|^\(refs/remotes/[^ ]*\) .*|\1|p' ours | LC_ALL=C sort | LC_ALL=C comm 
 sed -nE "\@$is_head@!s/^([^ ]*) [^ ]* [^ ]+\$/\1/p" ours >>gone
 # A name lies in the way of one below it, and of one above: then a tag that is gone there goes, too.
 sed -n 's|^\(refs/tags/[^ ]*\) .*|\1|p' ours | LC_ALL=C sort | LC_ALL=C comm -23 - known >kept
-if [ -s kept ]; then
-    cut -d ' ' -f 1 new >names
-    while read -r tag; do
-        ! grep -qF "$tag/" names || echo "$tag"
-        above=${tag%/*}
-        while [ "$above" != refs/tags ]; do
-            ! grep -qxF "$above" names || echo "$tag"
-            above=${above%/*}
-        done
-    done <kept >>gone
+if [ -s kept ] && [ -s new ]; then
+    cut -d ' ' -f 1 new | sed -n '/^refs\/tags\//p' | LC_ALL=C sort >tags
+    above() { # each name above a tag, and the tag
+        while read -r tag; do
+            name=${tag%/*}
+            while [ "$name" != refs/tags ]; do
+                echo "$name $tag"
+                name=${name%/*}
+            done
+        done | LC_ALL=C sort
+    }
+    above <tags | cut -d ' ' -f 1 | LC_ALL=C sort -u | LC_ALL=C comm -12 - kept >>gone
+    above <kept | LC_ALL=C join -o 1.2 - tags >>gone
 fi
 sort -u gone | sed 's/^/delete /' >delete
 [ ! -s delete ] || git update-ref --no-deref --stdin <delete

@@ -58,7 +58,7 @@ fn judge(status: &HostStatus, check: &mut DoctorCheck) {
         }
         LinkState::Unreachable { why } => {
             let what = format!("{name} cannot be reached for {age}: {why}");
-            let means = "its teammates work on; it is dialled again by itself";
+            let means = "its teammates work on; the link is made again by itself";
             check.note(what, means, "`teamctl host list` shows the links");
             return;
         }

@@ -2,7 +2,7 @@
 
 use teamd_shared::control::{Done, Refusal, RefusalCode, SpawnOrder};
 use teamd_shared::host::{
-    Host, HostStatus, Hosts, LinkState, can_be_host, can_be_workspace, is_full,
+    Host, HostStatus, HostWay, Hosts, LinkState, can_be_host, can_be_workspace, is_full,
 };
 use teamd_shared::id::Ids;
 use teamd_shared::journal::{Record, TeamEvent, TeamRecord};
@@ -29,16 +29,16 @@ impl DecisionView<'_> {
         host.way
             .can_link()
             .map_err(|(why, hint)| usage(why).hint(hint))?;
+        self.has_no_key_of_another(host)?;
         if let Some(workspace) = &host.terms.workspace {
             can_be_workspace(workspace, &host.name)
                 .map_err(|why| usage(why).hint("name it absolute, or beginning with `~/`"))?;
         }
-        let dial = Decision::default()
-            .act(Action::Dial(host.clone()))
-            .act(Action::WaitForLink(client, host.name.clone()));
+        let dial = Decision::default().act(Action::Dial(host.clone()));
+        let wait = Action::WaitForLink(client, host.name.clone());
         let hosts = self.team.hosts.as_ref();
         if hosts.and_then(|hosts| hosts.get(&host.name)) == Some(host) {
-            return Ok(dial);
+            return Ok(dial.act(wait));
         }
         let is_elsewhere = |known: &Host| known.way != host.way;
         let known = hosts.and_then(|hosts| hosts.get(&host.name));
@@ -53,12 +53,34 @@ impl DecisionView<'_> {
             home: hosts.map_or_else(|| ids.message(), |hosts| hosts.home),
             list,
         };
+        let answer = match (&host.way, known) {
+            // A person there must do something first.
+            (HostWay::Invited(_), None) => {
+                Action::Reply(client, Ok(Done::Hosts(self.shown(&hosts))))
+            }
+            _ => wait,
+        };
         let mut changed = self.changed_hosts(hosts);
-        if known.is_some() {
-            // A link to another place is another link.
+        // A link to another place is another link, and so is one with other promises.
+        let is_other = |known: &Host| {
+            is_elsewhere(known) || known.allow_weak_sandbox != host.allow_weak_sandbox
+        };
+        if known.is_some_and(is_other) {
             changed = changed.act(Action::HangUp(host.name.clone()));
         }
-        Ok(changed.and(dial))
+        Ok(changed.and(dial).act(answer))
+    }
+
+    /// Refuses a key that lets in another host: `sshd` takes the first line that has it.
+    fn has_no_key_of_another(&self, host: &Host) -> Result<(), Refusal> {
+        let hosts = self.team.hosts.iter().flat_map(|hosts| &hosts.list);
+        let mut others = hosts.filter(|other| other.name != host.name);
+        let is_invited = matches!(host.way, HostWay::Invited(_));
+        let Some(other) = others.find(|other| is_invited && other.way == host.way) else {
+            return Ok(());
+        };
+        let message = format!("{} has that key already", other.name);
+        Err(Refusal::new(RefusalCode::Usage, message).hint("each host needs a key of its own"))
     }
 
     /// Removes a host that has no members, ended ones included: their files are there.
@@ -155,7 +177,10 @@ impl DecisionView<'_> {
                 host: host.clone(),
                 link: link.map_or_else(
                     || LinkState::Unreachable {
-                        why: "it is being dialled".to_owned(),
+                        why: match host.way {
+                            HostWay::Ssh(_) => "it is being dialled".to_owned(),
+                            HostWay::Invited(_) => "it has not dialled home".to_owned(),
+                        },
                     },
                     |link| link.state.clone(),
                 ),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use teamd_shared::bundle::BulkFile;
 use teamd_shared::control::ByteStream;
-use teamd_shared::link::{TAKEN, ToHost};
+use teamd_shared::link::{REFUSED, TAKEN, ToHost};
 use teamd_shared::name::Name;
 use tokio::io::BufReader;
 use tokio::process::{Child, Command};
@@ -25,6 +25,9 @@ use crate::io::transfer::{send_file, written};
 
 /// A file that comes slower than this many bytes in a second, behind the first minute, is given up.
 const SLOWEST: u64 = 32 << 10;
+
+/// How long the answer of a host that was sent a file may be, in bytes.
+const MOST_OF_ANSWER: usize = 4096;
 
 /// Carries files to a host and from it, as long as the link is there.
 #[derive(Debug, Clone)]
@@ -74,9 +77,15 @@ impl BulkChannel {
                         mut writer,
                     } = self.dialled(files, *name, order).await?;
                     send_file(&mut writer, source).await?;
-                    match read_line(&mut reader, TAKEN.len()).await? {
-                        Some(line) if line == TAKEN.as_bytes() => Ok(()),
-                        _ => Err("the host has not taken it whole".to_owned()),
+                    let said = read_line(&mut reader, MOST_OF_ANSWER).await?;
+                    let said = said.unwrap_or_default();
+                    if said == TAKEN.as_bytes() {
+                        return Ok(());
+                    }
+                    let said = String::from_utf8_lossy(&said).into_owned();
+                    match said.strip_prefix(REFUSED) {
+                        Some(why) => Err(shown(why)),
+                        None => Err("the host has not taken it whole".to_owned()),
                     }
                 };
                 self.in_time(*length, sending).await

@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use teamd_shared::host::{Host, HostWay, LinkState};
-use teamd_shared::link::{FromHost, LINK_PROTOCOL, MAGIC, MAX_BANNER, MAX_LINK_FRAME, ToHost};
+use teamd_shared::link::{
+    FromHost, HostHello, LINK_PROTOCOL, MAGIC, MAX_BANNER, MAX_LINK_FRAME, REFUSED, ToHost,
+};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::io::connections::{Input, Inputs};
@@ -25,6 +28,8 @@ const OF_EACH_FRAME: u32 = 64;
 /// How often it is looked whether the host answers, and how long it may take.
 const LOOKS: Duration = Duration::from_secs(5);
 const ANSWERS: Duration = Duration::from_secs(10);
+/// How long a host may take to answer on a connection while it waits with another one.
+pub(super) const CHALLENGE: Duration = Duration::from_secs(3);
 
 /// What a link reports.
 #[derive(Debug)]
@@ -59,6 +64,8 @@ pub(super) struct LinkTask {
     pub(super) wants_room: Arc<AtomicBool>,
     /// Whether the first connection replaces the host daemon, as this daemon has replaced another.
     pub(super) replaces: bool,
+    /// Another connection of the host wants to know whether the present one lives.
+    pub(super) challenge: Notify,
 }
 
 impl LinkTask {
@@ -90,6 +97,29 @@ impl LinkTask {
         }
     }
 
+    /// Says why a host that says this of itself gets no link, and the next step; none if it does.
+    fn refusal(&self, hello: &HostHello) -> Option<(String, String)> {
+        if hello.protocol != LINK_PROTOCOL {
+            let why = format!(
+                "teamd {} there speaks version {} of the link, this one version {LINK_PROTOCOL}",
+                shown(&hello.version),
+                hello.protocol
+            );
+            return Some((why, self.how_to_install()));
+        }
+        let weakness = hello.weakness.as_deref()?;
+        if self.host.allow_weak_sandbox {
+            return None;
+        }
+        let why = format!("commands there cannot be confined: {}", shown(weakness));
+        let hint = format!(
+            "`teamctl host {} {} --allow-weak-sandbox` accepts that",
+            self.verb(),
+            self.host.name
+        );
+        Some((why, hint))
+    }
+
     /// Reads the first frame, and carries all others. Returns when the host says nothing more.
     pub(super) async fn carry<R: AsyncBufRead + Unpin>(
         &self,
@@ -97,7 +127,7 @@ impl LinkTask {
         stream: (impl AsyncWrite + Unpin + Send + 'static, &mut R),
         was_up: &mut bool,
     ) -> Result<(), LinkState> {
-        let (sends, reader) = stream;
+        let (mut sends, reader) = stream;
         let first = tokio::time::timeout(FIRST_FRAME, first_frame(reader)).await;
         let hello = match first {
             Err(_) => return Err(unreachable("it does not answer".to_owned())),
@@ -107,26 +137,14 @@ impl LinkTask {
             Ok(Ok(Some((FromHost::Hello(hello), _)))) => hello,
             Ok(Ok(Some(_))) => return Err(unreachable("it does not say who it is".to_owned())),
         };
-        if hello.protocol != LINK_PROTOCOL {
-            return Err(LinkState::NeedsAttention {
-                why: format!(
-                    "teamd {} there speaks version {} of the link, this one version {LINK_PROTOCOL}",
-                    hello.version, hello.protocol
-                ),
-                hint: self.how_to_install(),
-            });
-        }
-        if let Some(why) = &hello.weakness
-            && !self.host.allow_weak_sandbox
-        {
-            return Err(LinkState::NeedsAttention {
-                why: format!("commands there cannot be confined: {}", shown(why)),
-                hint: format!(
-                    "`teamctl host {} {} --allow-weak-sandbox` accepts that",
-                    self.verb(),
-                    self.host.name
-                ),
-            });
+        if let Some((why, hint)) = self.refusal(&hello) {
+            if let HostWay::Invited(_) = self.host.way {
+                // A frame is an object: the host takes another line for the reason.
+                let line = format!("{REFUSED}{why}\n");
+                let said = sends.write_all(line.as_bytes()).await;
+                tracing::debug!("{} was told why it is refused: {said:?}", self.host.name);
+            }
+            return Err(LinkState::NeedsAttention { why, hint });
         }
         let (frames, queue) = mpsc::channel(QUEUE);
         let wants_room = Arc::clone(&self.wants_room);
@@ -137,7 +155,8 @@ impl LinkTask {
             wants_room,
         };
         let pulse = Arc::new(Pulse::default());
-        let writer = tokio::spawn(write(sends, queue, (room, Arc::clone(&pulse))));
+        let writes = write(sends, queue, (room, Arc::clone(&pulse)));
+        let _writer = AbortedWhenDropped(tokio::spawn(writes));
         *was_up = true;
         let cut = Arc::new(Notify::new());
         let asks = frames.downgrade();
@@ -150,7 +169,7 @@ impl LinkTask {
         if !self.report(connection, up).await {
             return Ok(());
         }
-        let read = tokio::select! {
+        tokio::select! {
             read = self.pass_on(connection, reader, &pulse) => read,
             () = until_dead(&pulse, &asks) => {
                 Err(unreachable("it does not answer".to_owned()))
@@ -158,9 +177,10 @@ impl LinkTask {
             () = cut.notified() => {
                 Err(unreachable("it does not take what it is told".to_owned()))
             }
-        };
-        writer.abort();
-        read
+            () = until_challenge_fails(&self.challenge, &pulse, &asks) => {
+                Err(unreachable("it has dialled again".to_owned()))
+            }
+        }
     }
 
     /// Passes on what the host says, until it says nothing more.
@@ -175,7 +195,8 @@ impl LinkTask {
             pulse
                 .heard
                 .store(pulse.sent.load(Ordering::Relaxed), Ordering::Relaxed);
-            pulse.hears.notify_one();
+            pulse.words.fetch_add(1, Ordering::Relaxed);
+            pulse.hears.notify_waiters();
             let size = u32::try_from(length >> 10).unwrap_or(MOST_UNHANDLED) + OF_EACH_FRAME;
             let permit = Arc::clone(&room).acquire_many_owned(size.min(MOST_UNHANDLED));
             let Ok(permit) = permit.await else {
@@ -187,6 +208,15 @@ impl LinkTask {
             }
         }
         Ok(())
+    }
+}
+
+/// A task that ends with what has started it.
+struct AbortedWhenDropped(JoinHandle<()>);
+
+impl Drop for AbortedWhenDropped {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -269,10 +299,20 @@ struct Pulse {
     sent: AtomicU64,
     /// How many of them had been sent when the host said something last.
     heard: AtomicU64,
+    /// How many frames the host has said.
+    words: AtomicU64,
     hears: Notify,
 }
 
 impl Pulse {
+    /// Waits until the host says something.
+    async fn next_word(&self) {
+        let words = self.words.load(Ordering::Relaxed);
+        while self.words.load(Ordering::Relaxed) == words {
+            self.hears.notified().await;
+        }
+    }
+
     fn is_answered(&self) -> bool {
         self.heard.load(Ordering::Relaxed) >= self.sent.load(Ordering::Relaxed)
     }
@@ -298,6 +338,27 @@ async fn until_dead(pulse: &Pulse, frames: &mpsc::WeakSender<ToHost>) {
             }
         };
         if tokio::time::timeout(ANSWERS, answered).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Waits until the host does not answer although another connection asks whether this one lives.
+async fn until_challenge_fails(
+    challenge: &Notify,
+    pulse: &Pulse,
+    frames: &mpsc::WeakSender<ToHost>,
+) {
+    loop {
+        challenge.notified().await;
+        if let Some(frames) = frames.upgrade() {
+            // The frame may wait for room; what was sent before wants an answer, too.
+            drop(frames.try_send(ToHost::Ping { number: 0 }));
+        }
+        if tokio::time::timeout(CHALLENGE, pulse.next_word())
+            .await
+            .is_err()
+        {
             return;
         }
     }

@@ -1,18 +1,23 @@
-//! Waiting for one host that dials home: each connection that it makes takes the place of the one
-//! before, since a network that is gone ends nothing.
+//! Waiting for one host that dials home. A connection that it makes takes the place of one that does
+//! not answer any more, since a network that is gone ends nothing; one that answers stays.
 
 use std::time::Duration;
 
 use teamd_shared::control::ByteStream;
 use teamd_shared::host::LinkState;
-use teamd_shared::link::{HomeOffer, LINK_PROTOCOL, MAGIC};
+use teamd_shared::link::{HomeOffer, LINK_PROTOCOL, MAGIC, REFUSED};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
-use super::carry::{LinkNews, LinkTask, next_number, unreachable};
+use super::carry::{CHALLENGE, LinkNews, LinkTask, next_number, unreachable};
 
 /// How long a host may take to read the first two lines.
 const OFFER: Duration = Duration::from_secs(10);
+/// How long a host that may be dialling just now is waited for before it is called unreachable.
+const DIALS: Duration = Duration::from_secs(5);
+/// How long it takes until a connection that was challenged is ended, at the most.
+const ENDS: Duration = CHALLENGE.saturating_add(Duration::from_secs(1));
 
 /// Takes the connections of a host that dials.
 #[derive(Debug)]
@@ -29,13 +34,14 @@ impl Guests {
             mut connections,
         } = self;
         let mut replaces = task.replaces;
-        let mut state = unreachable("it has not dialled home yet".to_owned());
-        let mut number = next_number();
-        let mut next = None;
-        loop {
-            if !task.report(number, LinkNews::Down(state)).await {
+        let mut next = timeout(DIALS, connections.recv()).await.unwrap_or(None);
+        if next.is_none() {
+            let state = unreachable("it has not dialled home".to_owned());
+            if !task.report(next_number(), LinkNews::Down(state)).await {
                 return;
             }
+        }
+        loop {
             let newest = match next.take() {
                 Some(newer) => Some(newer),
                 None => connections.recv().await,
@@ -43,20 +49,52 @@ impl Guests {
             let Some(stream) = newest else {
                 return;
             };
-            number = next_number();
+            let number = next_number();
             let mut was_up = false;
-            let ended = tokio::select! {
-                ended = serve(&task, number, (stream, replaces), &mut was_up) => ended,
-                newer = connections.recv() => {
-                    next = newer;
-                    Err(unreachable("it has dialled again".to_owned()))
-                }
-            };
+            let served = serve(&task, number, (stream, replaces), &mut was_up);
+            let ended = while_it_lives(&task, served, &mut connections, &mut next).await;
             replaces &= !was_up;
-            state = match ended {
-                Ok(()) => unreachable("it has hung up, and dials again".to_owned()),
+            let state = match ended {
+                Ok(()) => unreachable("it has hung up".to_owned()),
                 Err(state) => state,
             };
+            if !task.report(number, LinkNews::Down(state)).await {
+                return;
+            }
+        }
+    }
+}
+
+/// Serves a connection to its end. A newer one becomes the next one if this one does not answer, and
+/// is refused if it does.
+async fn while_it_lives(
+    task: &LinkTask,
+    served: impl Future<Output = Result<(), LinkState>>,
+    connections: &mut mpsc::Receiver<ByteStream>,
+    next: &mut Option<ByteStream>,
+) -> Result<(), LinkState> {
+    let mut served = std::pin::pin!(served);
+    loop {
+        let newer = tokio::select! {
+            ended = &mut served => return ended,
+            newer = connections.recv() => newer,
+        };
+        let Some(newer) = newer else {
+            return served.await;
+        };
+        task.challenge.notify_one();
+        match timeout(ENDS, &mut served).await {
+            Ok(ended) => {
+                *next = Some(newer);
+                return ended;
+            }
+            Err(_) => {
+                let name = &task.host.name;
+                refuse(
+                    newer,
+                    format!("{name} is linked, by another process that dials"),
+                );
+            }
         }
     }
 }
@@ -80,8 +118,7 @@ async fn serve(
     };
     let offer = serde_json::to_string(&offer).map_err(|error| unreachable(error.to_string()))?;
     let lines = format!("{MAGIC}\n{offer}\n");
-    let said = tokio::time::timeout(OFFER, writer.write_all(lines.as_bytes())).await;
-    match said {
+    match timeout(OFFER, writer.write_all(lines.as_bytes())).await {
         Ok(Ok(())) => task.carry(number, (writer, &mut reader), was_up).await,
         Ok(Err(error)) => Err(unreachable(format!("it does not listen: {error}"))),
         Err(_) => Err(unreachable("it does not listen".to_owned())),
@@ -92,8 +129,8 @@ async fn serve(
 pub(crate) fn refuse(mut stream: ByteStream, why: String) {
     tracing::warn!("a host that has dialled is refused: {why}");
     tokio::spawn(async move {
-        let line = format!("error: {why}\n");
-        let said = tokio::time::timeout(OFFER, stream.writer.write_all(line.as_bytes())).await;
+        let line = format!("{REFUSED}{why}\n");
+        let said = timeout(OFFER, stream.writer.write_all(line.as_bytes())).await;
         tracing::debug!("it was told so: {said:?}");
     });
 }

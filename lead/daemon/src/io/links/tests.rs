@@ -46,6 +46,7 @@ async fn nothing_is_started_before_the_host_has_said_what_it_has() {
         home: Uuid::nil(),
         task: tokio::spawn(async {}),
         guests: None,
+        first_connection: 0,
         now: Arc::new(Notify::new()),
         wants_room: Arc::new(AtomicBool::new(false)),
         connection: None,

@@ -6,6 +6,7 @@
 //! repository, read only; it is hidden from all others. **When a job dies**: what it had not
 //! finished has another name, or none, and the next job makes it again.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
@@ -43,6 +44,29 @@ impl Checkout {
             ".{}.new",
             root.file_name().unwrap_or_default().to_string_lossy()
         ))
+    }
+
+    /// Returns the checkouts that are noted beside the team repository, and are there.
+    ///
+    /// # Errors
+    /// The system's error if the notes cannot be listed.
+    pub fn noted(home: &Path) -> io::Result<Vec<PathBuf>> {
+        let entries = match home.read_dir() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut noted = Vec::new();
+        for entry in entries {
+            // What is no link is no note.
+            let Ok(root) = entry?.path().read_link() else {
+                continue;
+            };
+            if root.is_absolute() && root.exists() {
+                noted.push(root);
+            }
+        }
+        noted.sort();
+        Ok(noted)
     }
 
     /// Returns the link beside the team repository that records that a checkout was made.

@@ -18,6 +18,7 @@ use crate::message::IdleReason;
 use crate::name::Name;
 use crate::process::Identity;
 use crate::sandbox::{Layers, Namespaces};
+use crate::task::{Task, TaskId, TaskStatus};
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 use crate::usage::{OtherModels, Usage, UsageByModel};
 
@@ -118,6 +119,10 @@ pub struct RosterMember {
     /// Since when that host cannot be reached, seconds since 1970; left out while it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable_since: Option<f64>,
+    /// The task that it has submitted, while its commits are on their way from that host; left out
+    /// otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sending: Option<TaskId>,
     /// The directory that it works in.
     pub workspace: String,
     /// Its own clone of the repository, if it works in one.
@@ -259,6 +264,15 @@ impl Roster {
             .map(|runs| !runs),
             _ => Ok(false),
         }
+    }
+
+    /// Returns the host from which the work on a task is on its way: the task is submitted once that
+    /// is home. None if nothing is on its way, or no daemon runs that takes it.
+    pub fn sender_of(&self, task: &Task) -> Option<&Name> {
+        self.daemon.as_ref()?;
+        let owner = self.member(task.owner.as_ref()?)?;
+        let is_sent = task.status == TaskStatus::InProgress && owner.sending == Some(task.id);
+        owner.host.as_ref().filter(|_| is_sent)
     }
 
     /// Returns a member by its name.

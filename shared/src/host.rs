@@ -133,7 +133,10 @@ pub struct HostStatus {
     pub vitals: Option<HostVitals>,
 }
 
-/// What a host has to give now.
+/// How many of its checkouts a host names.
+pub const MOST_CHECKOUTS: usize = 1000;
+
+/// What a host has to give now, and what it has of the team.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostVitals {
     /// How many processes wanted a processor in the last minute.
@@ -149,6 +152,9 @@ pub struct HostVitals {
     pub memory_stalled: Option<f64>,
     /// Whether what has begun in a session ends with it there; null where that is not known.
     pub ends_at_logout: Option<bool>,
+    /// The checkouts of the team there, also those of no teammate.
+    #[serde(default)]
+    pub checkouts: Vec<String>,
 }
 
 impl HostVitals {
@@ -342,6 +348,7 @@ mod tests {
             memory_available: available,
             memory_stalled: stalled,
             ends_at_logout: None,
+            checkouts: Vec::new(),
         };
         let small = vitals(Some(0.0), 1000);
         assert!(vitals(None, 2000).room() > small.room());

@@ -230,6 +230,34 @@ fn a_submission_counts_when_its_objects_are_home() {
 }
 
 #[test]
+fn a_submission_is_shown_as_sending_until_its_objects_are_home() {
+    let hosts = begin("", "");
+    let team = &hosts.team;
+    spawn(&hosts, "alice", &["--host", "box"]).ok();
+    add(team, &["one", "--check", "test -e one"]);
+    std::fs::File::create(hosts.far.join("holds")).unwrap();
+    team.send("alice", &works(1, "one"));
+    let shown = || team.json(["task", "show", "1"]);
+    team.until("the task to be sent", || shown()["sending_from"] == "box");
+    assert_eq!(team.json(["task", "list"])[0]["sending_from"], "box");
+    assert_eq!(shown()["status"], "in_progress");
+    assert_eq!(team.member("alice")["sending"], 1);
+    let listed = team.teamctl(["task", "list"]).ok().stdout;
+    assert!(listed.contains("in_progress (sending)"), "{listed}");
+    let text = team.teamctl(["task", "show", "1"]).ok().stdout;
+    assert!(text.contains("on their way from box"), "{text}");
+    // A daemon that is gone takes nothing, and the next one is asked again.
+    team.kill_daemon();
+    assert_eq!(shown()["sending_from"], Value::Null);
+    team.teamd(["start"]).ok();
+    team.until("it to be sent again", || shown()["sending_from"] == "box");
+    std::fs::remove_file(hosts.far.join("holds")).unwrap();
+    is_completed(&until(team, 1, "completed"), "alice");
+    assert_eq!(team.member("alice")["sending"], Value::Null);
+    assert_eq!(shown()["sending_from"], Value::Null);
+}
+
+#[test]
 fn a_link_that_breaks_while_work_is_on_its_way_submits_it_once() {
     let hosts = begin("", "");
     let team = &hosts.team;
@@ -244,6 +272,11 @@ fn a_link_that_breaks_while_work_is_on_its_way_submits_it_once() {
     });
     hosts.cut("box");
     assert_eq!(task(team, 1)["status"], "in_progress");
+    // Nothing is on its way without a link.
+    let shown = || team.json(["task", "show", "1"]);
+    team.until("it to be sent no more", || {
+        shown()["sending_from"] == Value::Null
+    });
     std::fs::remove_file(hosts.far.join("holds")).unwrap();
     hosts.mend("box");
     is_completed(&until(team, 1, "completed"), "bob");
@@ -325,6 +358,48 @@ fn a_lost_host_leaves_its_task_to_others() {
     hosts.cut("box");
     team.teamctl(["forget", "alice"]).ok();
     team.teamctl(["host", "remove", "box"]).ok();
+}
+
+#[test]
+fn a_checkout_that_is_left_on_a_host_is_named_and_goes_with_its_next_owner() {
+    let hosts = begin("", "");
+    let team = &hosts.team;
+    for name in ["alice", "bob"] {
+        spawn(&hosts, name, &["--host", "box"]).ok();
+    }
+    let left = checkout(&hosts, "alice");
+    let lost = checkout(&hosts, "bob");
+    let doctor = || team.teamctl(["doctor", "-v"]).stdout;
+    let named =
+        |root: &PathBuf| format!("the checkout {} on box is of no teammate", root.display());
+    team.does("alice", "/bash touch unsaved");
+    team.teamctl(["shutdown", "alice"]).ok();
+    hosts.cut("box");
+    team.teamctl(["forget", "--lost", "bob"]).ok();
+    let refused = team.teamctl(["forget", "alice"]).run_failed();
+    assert!(refused.stderr.contains("cannot be reached"), "{refused:?}");
+    team.teamctl(["forget", "alice", "--discard"]).ok();
+    hosts.mend("box");
+    // The host is back, so what was lost with it goes as any other.
+    team.until("the checkout of bob to be removed", || {
+        team.teamctl(["forget", "bob"]).is_done()
+    });
+    assert!(!lost.exists() && left.exists());
+    let seen = doctor();
+    assert!(seen.contains(&named(&left)), "{seen}");
+    assert!(!seen.contains(&named(&lost)), "{seen}");
+    let hosts_now = team.json(["host", "list"]);
+    assert_eq!(
+        hosts_now[0]["vitals"]["checkouts"][0],
+        left.to_str().unwrap()
+    );
+    spawn(&hosts, "alice", &["--host", "box"]).ok();
+    assert!(left.join("unsaved").exists());
+    let seen = doctor();
+    assert!(!seen.contains("of no teammate"), "{seen}");
+    team.teamctl(["shutdown", "alice"]).ok();
+    team.teamctl(["forget", "alice", "--discard"]).ok();
+    assert!(!left.exists());
 }
 
 #[test]

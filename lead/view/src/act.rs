@@ -17,6 +17,7 @@ use teamd_client::print::style::paint;
 use teamd_client::print::{self, escape};
 use teamd_client::read::{tasks, text};
 use teamd_shared::amount::format_size;
+use teamd_shared::config::Roster;
 use teamd_shared::control::{Command, Done, RequestCode, TaskOrder};
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::Team;
@@ -235,7 +236,7 @@ pub(crate) fn task<'d>(context: &Context, order: TaskOrder) -> RunningAction<'d>
 }
 
 /// Describes a task in full, with the output of its last check.
-pub(crate) fn task_text(dir: &TeamDir, team: &Team, task: &Task) -> String {
+pub(crate) fn task_text(dir: &TeamDir, (roster, team): (&Roster, &Team), task: &Task) -> String {
     let log = match tasks::read_log_end(dir, task.id, LOG_END) {
         Ok(None) => paint(DIM, "no check of it has run"),
         Ok(Some(log)) => {
@@ -252,7 +253,7 @@ pub(crate) fn task_text(dir: &TeamDir, team: &Team, task: &Task) -> String {
     };
     format!(
         "{}\n{}\n{log}",
-        print::task::details(team, task),
+        print::task::details(team, task, roster.sender_of(task)),
         paint(DIM, "the output of the last check:")
     )
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use anstyle::{AnsiColor, Style};
 use teamd_shared::journal::Team;
 use teamd_shared::member::ApproveBy;
+use teamd_shared::name::Name;
 use teamd_shared::task::{MAX_IDLE_RELEASES, Task, TaskId, TaskStatus};
 
 use crate::print::render::{BAD, BOLD, DIM, count, facts};
@@ -45,20 +46,26 @@ pub fn style(status: TaskStatus) -> Style {
     }
 }
 
-/// Describes everything about a task.
-pub fn details(team: &Team, task: &Task) -> String {
-    let status = paint(style(task.status), task.status.as_str());
+/// Returns the status of a task in words. `sender` is the host from which its work is on its way.
+pub fn status(task: &Task, sender: Option<&Name>) -> String {
+    let sending = if sender.is_some() { " (sending)" } else { "" };
+    format!("{}{sending}", task.status.as_str())
+}
+
+/// Describes everything about a task; `sender` as for [`status`].
+pub fn details(team: &Team, task: &Task, sender: Option<&Name>) -> String {
+    let status = paint(style(task.status), status(task, sender));
     let heading = format!(
         "{}  {}  {status}",
         paint(BOLD, task.id),
         escape::line(&task.subject)
     );
-    facts(heading, &fields(team, task))
+    facts(heading, &fields(team, task, sender))
 }
 
 /// Returns everything about a task beside its subject and status, each part with its label; a part
-/// that it has not is empty.
-pub fn fields(team: &Team, task: &Task) -> Vec<(&'static str, String)> {
+/// that it has not is empty. `sender` as for [`status`].
+pub fn fields(team: &Team, task: &Task, sender: Option<&Name>) -> Vec<(&'static str, String)> {
     let of_team = if task.no_check {
         None
     } else {
@@ -103,6 +110,7 @@ pub fn fields(team: &Team, task: &Task) -> Vec<(&'static str, String)> {
             "failed checks",
             format!("{} of {}", task.attempts, task.max_attempts),
         ),
+        ("sending", sender.map(sending).unwrap_or_default()),
         ("submitted", submitted(task)),
         ("last check", check.clone().unwrap_or_default()),
         ("given back", given_back(task)),
@@ -138,6 +146,10 @@ fn order(task: &Task) -> String {
     } else {
         format!("{}, due {due}", of.name)
     }
+}
+
+fn sending(host: &Name) -> String {
+    format!("its commits are on their way from {host}; then it is submitted")
 }
 
 /// Describes who has submitted what. A branch of the user is no teammate's work, and has no

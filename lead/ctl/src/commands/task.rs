@@ -6,6 +6,7 @@ pub(crate) mod takers;
 
 use std::time::{Duration, SystemTime};
 
+use serde::Serialize;
 use serde_json::json;
 use teamd_client::act::task::{ask, make};
 use teamd_client::act::waiting::within;
@@ -19,17 +20,37 @@ use teamd_client::print::clock;
 use teamd_client::print::render::DIM;
 use teamd_client::print::style::paint;
 use teamd_client::print::table::{Cell, Table};
-use teamd_client::print::task::{blockers, details, style, verified};
+use teamd_client::print::task::{blockers, details, status, style, verified};
+use teamd_client::read::roster::{self, LoadedRoster};
 use teamd_client::read::tail::Tail;
 use teamd_client::read::tasks::{all, find, read_log};
 use teamd_client::read::wake::Wake;
 use teamd_client::read::{journal, text};
+use teamd_shared::config::Roster;
 use teamd_shared::control::TaskOrder;
 use teamd_shared::journal::Team;
+use teamd_shared::name::Name;
 use teamd_shared::task::{Stage, Task, TaskFields, TaskId, TaskStatus};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use crate::github::PREFIX;
+
+/// A task with what the journal does not know of it.
+#[derive(Serialize)]
+struct ShownTask<'t> {
+    #[serde(flatten)]
+    task: &'t Task,
+    /// The host from which its work is on its way; left out otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sending_from: Option<&'t Name>,
+}
+
+impl<'t> ShownTask<'t> {
+    fn of(task: &'t Task, roster: &'t Roster) -> Self {
+        let sending_from = roster.sender_of(task);
+        Self { task, sending_from }
+    }
+}
 
 /// How many lines of a running check `task show` shows.
 const OUTPUT_LINES: usize = 10;
@@ -157,7 +178,9 @@ fn list(context: &Context, args: &TaskListArgs) -> CommandResult {
         tasks.retain(|task| !task.status.is_finished());
         tasks.sort_by_key(|task| (std::cmp::Reverse(task.priority), task.id));
     }
+    let roster = roster_with_senders(&dir, &team)?;
     if context.out.is_json() {
+        let tasks: Vec<ShownTask<'_>> = tasks.iter().map(|it| ShownTask::of(it, &roster)).collect();
         return context.out.json(&tasks).map(|()| ExitCode::Done);
     }
     if tasks.is_empty() {
@@ -170,12 +193,22 @@ fn list(context: &Context, args: &TaskListArgs) -> CommandResult {
     }
     context
         .out
-        .text(table(&team, &tasks).render(context.out.width()))?;
+        .text(table((&team, &roster), &tasks).render(context.out.width()))?;
     takers::note(context, &team);
     Ok(ExitCode::Done)
 }
 
-fn table(team: &Team, tasks: &[Task]) -> Table {
+/// Returns the roster, if something can be on its way: of a team that has hosts, and a daemon that
+/// takes it.
+fn roster_with_senders(dir: &TeamDir, team: &Team) -> Result<Roster, CommandError> {
+    if team.hosts.is_none() {
+        return Ok(Roster::default());
+    }
+    let LoadedRoster { roster, daemon } = roster::load_with_daemon(dir)?;
+    Ok(daemon.map(|_| roster).unwrap_or_default())
+}
+
+fn table((team, roster): (&Team, &Roster), tasks: &[Task]) -> Table {
     let mut table = Table::new(&["ID", "STATUS", "OWNER", "VERIFIED", "SUBJECT"]);
     for task in tasks {
         let done_by = if task.status.is_finished() {
@@ -195,7 +228,7 @@ fn table(team: &Team, tasks: &[Task]) -> Table {
         };
         table.row(vec![
             Cell::new(task.id.to_string()),
-            Cell::styled(task.status.as_str(), style(task.status)),
+            Cell::styled(status(task, roster.sender_of(task)), style(task.status)),
             Cell::new(owner),
             Cell::new(verified(task)),
             Cell::new(subject),
@@ -208,10 +241,13 @@ fn show(context: &Context, id: TaskId) -> CommandResult {
     let dir = context.dir()?;
     let team = journal::fold(&dir)?;
     let task = find(&team, &dir, id)?;
+    let roster = roster_with_senders(&dir, &team)?;
     if context.out.is_json() {
-        return context.out.json(&task).map(|()| ExitCode::Done);
+        let shown = ShownTask::of(&task, &roster);
+        return context.out.json(&shown).map(|()| ExitCode::Done);
     }
-    context.out.wrapped(&details(&team, &task))?;
+    let sender = roster.sender_of(&task);
+    context.out.wrapped(&details(&team, &task, sender))?;
     let is_checked = task.status == TaskStatus::InReview
         && task
             .submission

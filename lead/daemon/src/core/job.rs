@@ -98,6 +98,23 @@ impl Then {
         }
     }
 
+    /// Returns whose work is being kept, since it was submitted, and for which task.
+    pub(crate) fn submission(&self) -> Option<(&Incarnation, TaskId)> {
+        let Self::Command(suspended) = self else {
+            return None;
+        };
+        match (&suspended.author, &suspended.command) {
+            (Some(author), Command::Task(TaskOrder::Submit(task, _))) => Some((author, *task)),
+            _ => None,
+        }
+    }
+
+    /// Returns the member of which something else is shown once the job has ended.
+    pub(crate) fn shows(&self) -> Option<&Name> {
+        let author = self.submission().map(|(author, _)| &author.name);
+        author.or_else(|| self.prepares())
+    }
+
     /// Returns whose checkout gets the branch of which task.
     pub(crate) fn branch(&self) -> Option<(&Name, TaskId)> {
         match self {
@@ -246,6 +263,13 @@ impl PendingJobs {
         self.under_way
             .values()
             .any(|then| matches!(then, Then::CalledOff(of) if of == name))
+    }
+
+    /// Returns the task that an incarnation has submitted, while its work is being kept.
+    pub(crate) fn submits(&self, author: &Incarnation) -> Option<TaskId> {
+        let mut submissions = self.under_way.values().filter_map(Then::submission);
+        let submission = submissions.find(|(of, _)| *of == author);
+        submission.map(|(_, task)| task)
     }
 
     /// Returns the task whose branch is being begun in the checkout of a member.

@@ -4,11 +4,12 @@
 use std::time::Instant;
 
 use teamd_shared::control::{Command, Done, Refusal, RefusalCode};
-use teamd_shared::host::{ANY, HostStatus, HostVitals, LinkState, is_full};
+use teamd_shared::host::{ANY, HostStatus, HostVitals, LinkState, MOST_CHECKOUTS, is_full};
 use teamd_shared::name::Name;
 
 use super::EventLoop;
 use crate::core::event::Event;
+use crate::io::jobs::hosted::is_path;
 use crate::io::links::AwaitedVitals;
 
 impl EventLoop {
@@ -23,7 +24,9 @@ impl EventLoop {
     }
 
     /// Takes what a host has to give.
-    pub(super) fn measured(&mut self, host: &Name, vitals: HostVitals) -> Vec<Event> {
+    pub(super) fn measured(&mut self, host: &Name, mut vitals: HostVitals) -> Vec<Event> {
+        vitals.checkouts.truncate(MOST_CHECKOUTS);
+        vitals.checkouts.retain(|root| is_path(root));
         self.resources.links.has_vitals(host, vitals);
         self.measured_no_more(host)
     }

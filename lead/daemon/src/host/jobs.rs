@@ -19,7 +19,7 @@ use crate::io::workers::Supervisor;
 #[derive(Debug)]
 pub(super) struct HostJobs {
     /// Where the copy of the team repository is, hidden from tools.
-    git: PathBuf,
+    pub(super) git: PathBuf,
     /// Where checkouts are made.
     checkouts: PathBuf,
     waiting: VecDeque<HostJob>,
@@ -110,6 +110,9 @@ impl RunningHostJob {
 impl HostDaemon {
     /// Does a job for home.
     pub(super) fn begin_job(&mut self, number: u64, order: GitOrder) {
+        if let Some(why) = self.is_used(&order) {
+            return self.say_job_ended(number, Err(why));
+        }
         match self.completed(order) {
             Ok(order) => {
                 self.jobs.waiting.push_back(HostJob { number, order });
@@ -117,6 +120,15 @@ impl HostDaemon {
             }
             Err(why) => self.say_job_ended(number, Err(why)),
         }
+    }
+
+    /// Returns why a checkout cannot be removed now: a worker that home has taken for lost is still
+    /// being ended in it.
+    fn is_used(&self, order: &GitOrder) -> Option<String> {
+        let mut live = self.workers.live.keys();
+        let removes = matches!(order.step, GitStep::Remove { .. });
+        let is_used = removes && live.any(|incarnation| incarnation.name == order.name);
+        is_used.then(|| format!("the worker of {} is still being ended there", order.name))
     }
 
     /// Reports a job whose process has ended.

@@ -1,10 +1,12 @@
 //! What this machine has to give. It is measured when home asks, in a thread: the question to logind
 //! takes its time.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use teamd_shared::host::HostVitals;
+use teamd_shared::checkout::Checkout;
+use teamd_shared::host::{HostVitals, MOST_CHECKOUTS};
 use teamd_shared::machine::memory::{limited_cgroups, of_cgroup, of_machine, stalled};
 
 use super::run::HostDaemon;
@@ -14,11 +16,14 @@ impl HostDaemon {
     /// Has the machine measured.
     pub(super) fn measure(&self) {
         let inputs = self.workers.inputs.clone();
+        let git = self.jobs.git.clone();
         tokio::task::spawn_blocking(move || {
+            let vitals = HostVitals {
+                checkouts: checkouts(&git),
+                ..vitals()
+            };
             // The host daemon may have ended.
-            inputs
-                .blocking_send(Input::Measured(Box::new(vitals())))
-                .ok();
+            inputs.blocking_send(Input::Measured(Box::new(vitals))).ok();
         });
     }
 }
@@ -36,7 +41,22 @@ fn vitals() -> HostVitals {
         memory_available: available.unwrap_or_default(),
         memory_stalled: stalled(),
         ends_at_logout: ends_at_logout(),
+        checkouts: Vec::new(),
     }
+}
+
+/// Returns the checkouts here that are noted beside the copy of the team repository.
+fn checkouts(git: &Path) -> Vec<String> {
+    let noted = Checkout::noted(git).unwrap_or_else(|error| {
+        tracing::warn!("cannot list {}: {error}", git.display());
+        Vec::new()
+    });
+    let mut shown: Vec<String> = noted
+        .into_iter()
+        .filter_map(|root| root.into_os_string().into_string().ok())
+        .collect();
+    shown.truncate(MOST_CHECKOUTS);
+    shown
 }
 
 fn load() -> Option<f64> {

@@ -194,6 +194,11 @@ impl RosterFile {
             } else {
                 runtime.unreachable_since(member)
             },
+            sending: if is_home {
+                None
+            } else {
+                runtime.jobs.submits(&incarnation)
+            },
             workspace: member.terms.workspace.clone(),
             checkout: member.terms.checkout.clone(),
             gate: runtime.shown_gate(team, member),

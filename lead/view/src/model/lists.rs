@@ -80,8 +80,9 @@ pub(crate) fn tasks_failed(team: &Team) -> usize {
         .count()
 }
 
-/// Describes the status of a task, and returns the group of members that it resembles.
-pub(crate) fn standing(task: &Task, blocked_by: &str) -> (String, Group) {
+/// Describes the status of a task, and returns the group of members that it resembles. `sender` is
+/// the host from which its work is on its way.
+pub(crate) fn standing(task: &Task, blocked_by: &str, sender: Option<&Name>) -> (String, Group) {
     let owner = task
         .owner
         .as_ref()
@@ -105,7 +106,11 @@ pub(crate) fn standing(task: &Task, blocked_by: &str) -> (String, Group) {
                 Group::Ended,
             )
         }
-        TaskStatus::InProgress => (owner + &attempts, Group::Working),
+        TaskStatus::InProgress => {
+            let sending = sender.map(|host| format!(" · sending its work from {host}"));
+            let sending = sending.unwrap_or_default();
+            (owner + &attempts + &sending, Group::Working)
+        }
         TaskStatus::InReview => match task.held_up() {
             Some(why) => (format!("{owner} · {why}"), Group::Stuck),
             None if task.review_id().is_some() => {
@@ -164,5 +169,19 @@ mod tests {
         assert_eq!(done(&lines).as_deref(), Some("2 of 4 tasks done"));
         let team = fold(lines.as_bytes(), |_, _| {}).unwrap();
         assert_eq!(tasks_failed(&team), 1);
+    }
+
+    #[test]
+    fn work_that_is_on_its_way_from_a_host_is_said_to_be_beside_its_owner() {
+        let task = json!({"id": 1, "subject": "x", "description": "", "status": "in_progress", "owner": "alice",
+            "blocked_by": [], "blocks": [], "for": null, "priority": 0, "check": null, "review": null, "attempts": 0,
+            "returns": 0, "reminders": 0, "idle_releases": 0, "max_attempts": 3, "result": null,
+            "created_by": "user", "created_at": 1.0, "updated_at": 1.0});
+        let task: Task = serde_json::from_value(task).unwrap();
+        let host = Name::new("box").unwrap();
+        let (how, group) = standing(&task, "", Some(&host));
+        assert_eq!(how, "alice · sending its work from box");
+        assert_eq!(group, Group::Working);
+        assert_eq!(standing(&task, "", None).0, "alice");
     }
 }

@@ -232,7 +232,7 @@ impl<'d> Top<'d> {
             )
         };
         let write_task = &|id: TaskId| match seen.past.tasks.get(&id) {
-            Some(past) => act::task_text(dir, seen.team, &past.task),
+            Some(past) => act::task_text(dir, (seen.roster, seen.team), &past.task),
             None => String::new(),
         };
         let has_daemon = *has_daemon;
@@ -329,7 +329,7 @@ impl<'d> Top<'d> {
                 if let Some(past) = seen.past.tasks.get(&id) {
                     self.app.open(
                         format!("task {id}"),
-                        act::task_text(dir, seen.team, &past.task),
+                        act::task_text(dir, (seen.roster, seen.team), &past.task),
                     );
                 }
                 None

@@ -171,7 +171,7 @@ impl ViewUnderTest {
                 )
             },
             write_task: &|id| match past.tasks.get(&id) {
-                Some(past) => crate::act::task_text(&self.dir, &team, &past.task),
+                Some(past) => crate::act::task_text(&self.dir, (roster, &team), &past.task),
                 None => String::new(),
             },
         };

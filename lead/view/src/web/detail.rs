@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use teamd_client::print::escape;
-use teamd_client::print::task::{blockers, fields};
+use teamd_client::print::task::{blockers, fields, status};
 use teamd_client::read::outputs::{OutputState, outputs};
 use teamd_client::read::tasks;
 use teamd_shared::config::RosterMember;
@@ -24,8 +24,9 @@ impl TeamPage<'_, '_> {
         let team = self.seen.team;
         let task = tasks::find(team, self.dir, id).ok()?;
         let blocked_by = blockers(team, &task);
-        let (how, group) = standing(&task, &blocked_by);
-        let mut facts = fields(team, &task);
+        let sender = self.seen.roster.sender_of(&task);
+        let (how, group) = standing(&task, &blocked_by, sender);
+        let mut facts = fields(team, &task, sender);
         facts.retain(|(label, _)| *label != "description");
         let is = |event: TaskEvent| event.leads_to(task.status).is_some();
         let log = tasks::read_log(self.dir, id);
@@ -35,7 +36,7 @@ impl TeamPage<'_, '_> {
         Some(json!({"task": {
             "id": task.id, "subject": escape::line(&task.subject), "description": body(&task.description),
             // A text that is cut cannot be edited.
-            "whole": task.description.len() <= TEXT, "status": task.status.as_str().replace('_', " "), "how": line(&how), "group": group.title(),
+            "whole": task.description.len() <= TEXT, "status": status(&task, sender).replace('_', " "), "how": line(&how), "group": group.title(),
             "owner": worked_on_by(&task), "for": task.reserved_for.as_deref().map(line), "after": task.blocked_by,
             "check": task.check.as_ref().map(|check| body(&check.command)), "review": task.review,
             "request": task.review_id(), "blockers": waits_for.collect::<Vec<_>>(), "blocks": waiting.collect::<Vec<_>>(),
@@ -69,7 +70,7 @@ impl TeamPage<'_, '_> {
             .collect();
         tasks.sort_by(|a, b| b.updated_at.total_cmp(&a.updated_at));
         let tasks = tasks.into_iter().take(WINDOW).map(|task| {
-            let (how, group) = standing(task, &blockers(team, task));
+            let (how, group) = standing(task, &blockers(team, task), self.seen.roster.sender_of(task));
             json!({"id": task.id, "subject": line(&task.subject), "how": line(&how), "group": group.title()})
         });
         let requests = self.asked_by(name);

@@ -176,14 +176,16 @@ impl TeamPage<'_, '_> {
     }
 
     fn board(&self, find: &str) -> Vec<Value> {
-        let SeenTeam { team, past, .. } = self.seen;
+        let SeenTeam {
+            roster, team, past, ..
+        } = self.seen;
         COLUMNS
             .into_iter()
             .zip(by_status(team, past, find))
             .map(|(title, ids)| {
             let tasks = ids.iter().take(WINDOW).map(|id| &past.tasks[id].task).map(|task| {
                 let blocked_by = blockers(team, task);
-                let (how, group) = standing(task, &blocked_by);
+                let (how, group) = standing(task, &blocked_by, roster.sender_of(task));
                 json!({"id": task.id, "subject": line(&task.subject), "how": line(&how), "group": group.title(),
                     "blocked": !blocked_by.is_empty()})
             });

@@ -6,6 +6,7 @@ use teamd_client::connection::Client;
 use teamd_client::context::block_on;
 use teamd_client::print::clock;
 use teamd_client::print::render::count;
+use teamd_shared::config::RosterMember;
 use teamd_shared::control::{Command, Done};
 use teamd_shared::host::{HostStatus, LinkState};
 
@@ -37,10 +38,31 @@ pub(super) fn hosts(snapshot: &Snapshot, check: &mut DoctorCheck) -> Option<Stri
         check.note(what, "", "`teamd start`");
         return None;
     };
+    let roster = snapshot.roster.as_ref().ok().and_then(Option::as_ref);
+    let members = roster.map_or(&[][..], |roster| &roster.members);
     for status in &hosts {
         judge(status, check);
+        left_there(status, members, check);
     }
     None
+}
+
+/// Notes the checkouts on a host that are of no teammate: of one that was forgotten without its
+/// host.
+fn left_there(status: &HostStatus, members: &[RosterMember], check: &mut DoctorCheck) {
+    let name = &status.host.name;
+    let there = status.vitals.iter().flat_map(|vitals| &vitals.checkouts);
+    for root in there {
+        // Two names may be those of one machine.
+        let of_host = members.iter().filter(|member| member.host.is_some());
+        let mut owned = of_host.filter_map(|member| member.checkout.as_ref());
+        if owned.any(|checkout| checkout.root == *root) {
+            continue;
+        }
+        let what = format!("the checkout {root} on {name} is of no teammate");
+        let next = format!("look there whether it holds work, and remove it: `rm -r {root}`");
+        check.note(what, "nothing uses it", &next);
+    }
 }
 
 fn judge(status: &HostStatus, check: &mut DoctorCheck) {
@@ -124,8 +146,10 @@ fn ask(snapshot: &Snapshot) -> Option<Vec<HostStatus>> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
     use teamd_shared::host::{Host, HostTerms, HostVitals, HostWay};
     use teamd_shared::name::Name;
+    use teamd_shared::testing::roster_member;
 
     use super::super::finding::Severity;
     use super::super::finding::tests::summaries;
@@ -151,6 +175,7 @@ mod tests {
                 memory_available: 0,
                 memory_stalled: None,
                 ends_at_logout,
+                checkouts: Vec::new(),
             }),
         }
     }
@@ -183,5 +208,39 @@ mod tests {
             hint: "`teamctl host login box`".to_owned(),
         };
         assert_eq!(found(&status(refused, None)).0, Severity::Problem);
+    }
+
+    #[test]
+    fn a_checkout_there_that_is_of_no_teammate_is_named() {
+        let mut status = status(LinkState::Up, Some(false));
+        let vitals = status.vitals.as_mut().unwrap();
+        vitals.checkouts = vec!["/far/alice".to_owned(), "/far/bob".to_owned()];
+        let checkout = |root: &str| json!({"root": root, "source": "/", "repository": "/far/team.git", "notes": []});
+        let member = |name: &str, more: Value| -> RosterMember {
+            let mut fields = json!({"name": name, "status": "idle"});
+            fields
+                .as_object_mut()
+                .unwrap()
+                .append(&mut more.as_object().unwrap().clone());
+            serde_json::from_value(roster_member(&fields)).unwrap()
+        };
+        // One at home that has the same path is of another machine.
+        let members = [
+            member("alice", json!({"checkout": checkout("/far/alice")})),
+            member(
+                "bob",
+                json!({"checkout": checkout("/far/bob"), "host": "box"}),
+            ),
+        ];
+        let noted = summaries(|check| {
+            left_there(&status, &members, check);
+            None
+        });
+        assert_eq!(noted.len(), 1, "{noted:?}");
+        assert_eq!(noted[0].0, Severity::Note);
+        assert_eq!(
+            noted[0].1,
+            "the checkout /far/alice on box is of no teammate"
+        );
     }
 }

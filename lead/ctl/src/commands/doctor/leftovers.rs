@@ -1,8 +1,8 @@
 //! What ended processes left, and no start removes. What was set aside for people is only listed.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use teamd_shared::checkout::Checkout;
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::Found;
 
@@ -60,38 +60,21 @@ fn checkouts(snapshot: &Snapshot, check: &mut DoctorCheck) {
     let Ok(state) = StateDir::of_process() else {
         return;
     };
-    // The place of each checkout is noted beside the team repository.
-    for note in entries(&state.of_git(&snapshot.dir), check) {
-        let Ok(root) = note.read_link() else {
-            continue;
-        };
-        if root.is_absolute() && root.exists() && !roots.contains(&root.as_path()) {
+    let home = state.of_git(&snapshot.dir);
+    let noted = Checkout::noted(&home).unwrap_or_else(|error| {
+        let what = format!("{} cannot be listed: {error}", home.display());
+        let means = "checkouts of no teammate are not found";
+        check.note(what, means, "let this user read it");
+        Vec::new()
+    });
+    for root in noted {
+        if !roots.contains(&root.as_path()) {
             let root = root.display();
             let what = format!("the checkout {root} is of no teammate");
             let next = format!("look whether it holds work, and remove it: `rm -r {root}`");
             check.note(what, "nothing uses it", &next);
         }
     }
-}
-
-/// Returns what is in a folder, if that exists.
-fn entries(folder: &Path, check: &mut DoctorCheck) -> Vec<PathBuf> {
-    let entries = folder
-        .read_dir()
-        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
-    match entries {
-        Ok(paths) => return paths,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => {
-            let what = format!("{} cannot be listed: {error}", folder.display());
-            check.note(
-                what,
-                "checkouts of no teammate are not found",
-                "let this user read it",
-            );
-        }
-    }
-    Vec::new()
 }
 
 fn is_set_aside(file: &Found) -> bool {

@@ -42,7 +42,7 @@ struct ImportItem {
 }
 
 /// Keys of the JSON of a task that are ignored.
-const SET_BY_DAEMON: [&str; 16] = [
+const SET_BY_DAEMON: [&str; 17] = [
     "status",
     "owner",
     "blocks",
@@ -53,6 +53,7 @@ const SET_BY_DAEMON: [&str; 16] = [
     "kept",
     "protected",
     "submission",
+    "sending_from",
     "stalled",
     "result",
     "source",

@@ -370,10 +370,9 @@ impl DecisionView<'_> {
         }
         match (&member.terms.checkout, self.prepared) {
             (None, _) | (_, Some(JobReport::Removed)) => {}
-            // With its host: what is there cannot be reached any more.
-            (Some(_), None) if member.phase == Phase::Lost => {}
             (Some(checkout), None) if self.is_away(name) => {
-                if !discard {
+                // What was lost with its host cannot be reached any more.
+                if !discard && member.phase != Phase::Lost {
                     return Err(cannot_remove(member, &checkout.root));
                 }
             }

@@ -64,10 +64,12 @@ impl Dispatcher {
                 self.lead = *position;
             }
             if let Event::JobEnded { job, .. } = &event
-                && let Some(name) = self.runtime.jobs.then(*job).and_then(Then::prepares)
+                && let Some(name) = self.runtime.jobs.then(*job).and_then(Then::shows)
             {
                 batch.touched.insert(name.clone());
             }
+            let authors = decision.actions.iter().filter_map(author_of);
+            batch.touched.extend(authors.cloned());
             batch.forgets = decision.records.iter().any(forgets);
             batch.is_complete = batch.forgets
                 || matches!(event, Event::JobEnded { .. })
@@ -190,6 +192,15 @@ fn left_behind(team: &Team, record: &Record) -> Vec<Action> {
 /// Tells whether an action changes which jobs are under way. Later decisions rest on that.
 fn changes_jobs(action: &Action) -> bool {
     matches!(action, Action::Begin(_) | Action::CallOff(_))
+}
+
+/// Returns the member whose submission begins with an action.
+fn author_of(action: &Action) -> Option<&Name> {
+    let Action::Begin(job) = action else {
+        return None;
+    };
+    let (author, _) = job.then.submission()?;
+    Some(&author.name)
 }
 
 fn forgets(record: &Record) -> bool {

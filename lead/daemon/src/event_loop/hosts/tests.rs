@@ -22,6 +22,7 @@ fn status(name: &str, link: LinkState, available: Option<u64>) -> HostStatus {
             memory_available,
             memory_stalled: None,
             ends_at_logout: None,
+            checkouts: Vec::new(),
         }),
     }
 }

@@ -195,9 +195,6 @@ fn checked(host: &Name, ended: Result<JobReport, String>) -> Result<JobReport, S
             mut checkout,
             workspace,
         } => {
-            let is_path = |path: &str| {
-                path.starts_with('/') && path.len() <= MAX_PATH && !path.contains('\n')
-            };
             let paths = [&checkout.root, &checkout.repository, &workspace];
             if !paths.into_iter().all(|path| is_path(path)) {
                 return Err(format!("{host} names no path of a checkout"));
@@ -235,6 +232,11 @@ fn checked(host: &Name, ended: Result<JobReport, String>) -> Result<JobReport, S
         )),
         report => Ok(report),
     }
+}
+
+/// Tells whether what a host says is a path.
+pub(crate) fn is_path(path: &str) -> bool {
+    path.starts_with('/') && path.len() <= MAX_PATH && !path.contains('\n')
 }
 
 /// Returns a text of another machine without what a terminal would obey. It may have lines: the output

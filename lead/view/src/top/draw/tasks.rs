@@ -147,7 +147,7 @@ fn card(task: &Task, scene: &TopScene<'_>, is_selected: bool, columns: usize) ->
     };
     let room = columns.saturating_sub(width(&number) + 3);
     let first = format!("{mark} {number} {}", cell(subject, &task.subject, room));
-    let (how, group) = standing(task, &blocked_by);
+    let (how, group) = standing(task, &blocked_by, scene.seen.roster.sender_of(task));
     [
         first,
         format!(

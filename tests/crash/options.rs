@@ -141,10 +141,10 @@ impl Options {
 
     /// Whether a scenario is to be run.
     pub(crate) fn wants(&self, scenario: &str, victim: Victim) -> bool {
-        // A sample has little time, and a link that is dialled again takes seconds.
-        let is_too_slow = self.seconds.is_some() && scenarios::is_slow(scenario, victim);
+        let is_left_out =
+            self.is_sample() && scenarios::is_left_out(scenario, victim, self.seconds.is_some());
         let by_name = self.scenarios.iter().any(|name| name == scenario);
-        (by_name || self.scenarios.is_empty() && !is_too_slow)
+        (by_name || self.scenarios.is_empty() && !is_left_out)
             && (self.victims.is_empty() || self.victims.contains(&victim))
     }
 }

@@ -337,7 +337,7 @@ impl Order {
     }
 
     /// A shim whose worker is gone, and that holds neither another member's liveness lock nor that
-    /// of a check or of the team repository, whose jobs go on when the author of the work has
+    /// of a check, a checkout or the team repository, whose jobs go on when the author of the work has
     /// ended. The daemon, which would end it, is stopped.
     fn shim_of(&self, name: &str) -> Option<i32> {
         let scratch = self.team.parent()?.to_string_lossy().into_owned();
@@ -352,7 +352,12 @@ impl Order {
             lock.map_or(true, |lock| {
                 let is_of_repository = lock.ends_with("lock")
                     && lock.to_string_lossy().contains("/teamd/repositories/");
-                let is_of_a_job = lock == self.team.join("run/checks") || is_of_repository;
+                // Here and on a host.
+                let file = lock.file_name().unwrap_or_default().to_string_lossy();
+                let is_of_checkout = file.starts_with("job-")
+                    && lock.parent().is_some_and(|run| run.ends_with(".team/run"));
+                let is_of_a_job =
+                    lock == self.team.join("run/checks") || is_of_checkout || is_of_repository;
                 is_of_a_job
                     || lock.starts_with(self.team.join("transcript"))
                         && lock != self.transcript(name)

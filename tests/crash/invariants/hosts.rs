@@ -47,7 +47,37 @@ pub(super) fn check(stage: &Stage) -> Checked {
         return Ok(());
     }
     is_complete(stage)?;
+    no_commit_is_lost(stage)?;
     told(stage)
+}
+
+/// What was committed in a checkout there and is on no branch of it any more, home has.
+fn no_commit_is_lost(stage: &Stage) -> Checked {
+    let git = |directory: &str, args: &[&str]| {
+        let args: Vec<&str> = ["-C", directory]
+            .into_iter()
+            .chain(args.iter().copied())
+            .collect();
+        stage.team.run_program("git", &args)
+    };
+    let members = stage.roster()["members"].as_array().cloned();
+    for member in members.unwrap_or_default() {
+        let Some(root) = member["checkout"]["root"].as_str() else {
+            continue;
+        };
+        let listed = git(root, &["rev-list", "--reflog", "--not", "--all"]);
+        hold(listed.is_done(), || {
+            format!("{root} cannot be read: {listed:?}")
+        })?;
+        for commit in listed.stdout.lines() {
+            let repository = stage.git_home().unwrap_or_default().join("team.git");
+            let found = git(&repository.to_string_lossy(), &["cat-file", "-e", commit]);
+            hold(found.is_done(), || {
+                format!("{commit} of {} is nowhere any more", member["name"])
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// Those whose inboxes are at home.

@@ -40,6 +40,9 @@ pub(super) fn check(stage: &Stage, fold: &Fold) -> Checked {
             })?;
         }
     }
+    for name in fold.members.keys() {
+        told(stage, name.as_str())?;
+    }
     let (made, triggers) = ordered(fold);
     hold(made <= triggers, || {
         format!("orders made {made} tasks, and {triggers} were completed")
@@ -47,15 +50,42 @@ pub(super) fn check(stage: &Stage, fold: &Fold) -> Checked {
     integrated(stage, fold)
 }
 
+/// What a teammate was told that it has claimed or submitted with a call, the journal has.
+fn told(stage: &Stage, name: &str) -> Checked {
+    let transcript = stage.transcript(name);
+    let succeeded = |call: &Value| {
+        let of_call =
+            |entry: &&Value| entry["entry"] == "result" && entry["tool_use_id"] == call["id"];
+        let result = transcript.iter().find(of_call);
+        result.is_some_and(|result| result["is_error"] == false)
+    };
+    let blocks = transcript
+        .iter()
+        .flat_map(|entry| entry["content"].as_array().into_iter().flatten());
+    let journal = stage.journal();
+    for call in blocks.filter(|call| succeeded(call)) {
+        let event = match call["name"].as_str().unwrap_or_default() {
+            "claim_task" => TaskEvent::Claimed,
+            "task_update" if call["input"]["status"] == "completed" => TaskEvent::Submitted,
+            _ => continue,
+        };
+        let is_recorded = journal.iter().any(|line| match &line.record {
+            Record::Task(it) => {
+                it.event == event && it.by == name && call["input"]["task_id"] == it.task.id
+            }
+            _ => false,
+        });
+        hold(is_recorded, || {
+            format!("{name} was told that this was done, and the journal has no {event:?}: {call}")
+        })?;
+    }
+    Ok(())
+}
+
 /// The integration branch has one merge for each task that was integrated, in which its work is,
 /// and nothing unfinished lies beside it.
 fn integrated(stage: &Stage, fold: &Fold) -> Checked {
-    let all = stage.team.home().join(".local/state/teamd/repositories");
-    let Some(home) = all
-        .read_dir()
-        .ok()
-        .and_then(|mut homes| Some(homes.next()?.ok()?.path()))
-    else {
+    let Some(home) = stage.git_home() else {
         return Ok(());
     };
     let git = |args: &[&str]| {
@@ -92,7 +122,7 @@ fn integrated(stage: &Stage, fold: &Fold) -> Checked {
         git(&["cat-file", "-e", &format!("{commit}:made")])?;
     }
     git(&["fsck", "--strict", "--connectivity-only"])?;
-    let unfinished = ["new.git", "alice.new"].map(|left| home.join(left));
+    let unfinished = ["new.git", "alice.new", "bob.new"].map(|left| home.join(left));
     let left = unfinished
         .iter()
         .find(|left| left.symlink_metadata().is_ok());

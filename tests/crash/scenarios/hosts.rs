@@ -1,8 +1,14 @@
 //! A teammate on another machine: its whole life over a link that lasts, and what is done while
 //! there is none.
 
+use teamd_shared::task::{TaskId, TaskStatus};
+
 use super::plans::{answer, planned};
-use crate::stage::{BOX, Checked, Stage, hold};
+use super::work::{commits, complete_a_task, repository};
+use crate::stage::{BOX, Checked, Stage, Violation, hold};
+
+/// How often the user says again what to do.
+const ORDERS: usize = 6;
 
 /// Spawns alice on the host, who submits a plan at once. What she does lies where she works: that
 /// is the same directory here.
@@ -79,7 +85,7 @@ pub(super) fn hosts(stage: &mut Stage) -> Checked {
     stage.until_read("bob")?;
     ask_for_a_plan(stage)?;
     stage.until_read("alice")?;
-    leave(stage)
+    leave(stage, "alice")
 }
 
 fn ask_for_a_plan(stage: &mut Stage) -> Checked {
@@ -96,15 +102,15 @@ fn ask_for_a_plan(stage: &mut Stage) -> Checked {
         .map(drop)
 }
 
-fn leave(stage: &mut Stage) -> Checked {
-    stage.unwant("alice");
-    stage.ledger.asked_to_leave.push("alice".to_owned());
+fn leave(stage: &mut Stage, name: &str) -> Checked {
+    stage.unwant(name);
+    stage.ledger.asked_to_leave.push(name.to_owned());
     stage.achieve(
-        "shut her down",
-        |stage, _| stage.main(&["shutdown", "alice"]),
-        |stage| stage.has_ended("alice"),
+        "shut it down",
+        |stage, _| stage.main(&["shutdown", name]),
+        |stage| stage.has_ended(name),
     )?;
-    stage.until("her end", |stage| stage.has_ended("alice"))
+    stage.until("its end", |stage| stage.has_ended(name))
 }
 
 /// What is done while there is no link is done once when there is one again.
@@ -143,5 +149,77 @@ pub(super) fn cut(stage: &mut Stage) -> Checked {
         "she was ended without a link".to_owned()
     })?;
     stage.mend()?;
-    leave(stage)
+    leave(stage, "alice")
+}
+
+/// Tasks of teammates with checkouts there: one that is offered, and one that is claimed and
+/// submitted with a call of its own. Branches, commits and answers cross the link.
+pub(super) fn work(stage: &mut Stage) -> Checked {
+    repository(stage)?;
+    begin(stage)?;
+    stage.lives_on_the_host("bob");
+    stage.add_the_host()?;
+    for (name, more) in [("alice", Some("--auto")), ("bob", None)] {
+        stage.want(name);
+        let args: Vec<&str> = ["--host", BOX, "--checkout"]
+            .into_iter()
+            .chain(more)
+            .collect();
+        stage.until_reached()?;
+        stage.spawn(name, &args)?;
+    }
+    complete_a_task(stage, commits)?;
+    claims(stage)?;
+    leave(stage, "alice")?;
+    leave(stage, "bob")
+}
+
+/// Bob claims a task, commits, and submits it, as often as he is told to: what he was refused he
+/// does not try again by himself.
+fn claims(stage: &mut Stage) -> Checked {
+    let mut made = String::new();
+    stage.achieve(
+        "make a task for bob",
+        |stage, _| {
+            let words = [
+                "task",
+                "add",
+                "his",
+                "--for",
+                "bob",
+                "--check",
+                "test -e made",
+            ];
+            let said = stage.main(&words)?;
+            made.clone_from(&said.stdout);
+            Ok(said)
+        },
+        |_| false,
+    )?;
+    let id: TaskId = made
+        .trim()
+        .parse()
+        .map_err(|error| Violation(format!("{made:?} is no task: {error}")))?;
+    for order in 1..=ORDERS {
+        if order == 4 {
+            stage.tracer.unmark();
+        }
+        let orders = |attempt| {
+            let work = commits(100 * order + attempt);
+            format!(
+                "/claim_task {{\"task_id\": {id}}}\n/bash {work}\n/task_update {{\"task_id\": {id}, \"status\": \"completed\"}}"
+            )
+        };
+        stage.send("bob", &orders, &[])?;
+        stage.until_read("bob")?;
+        stage.until("the check to be over", |stage| {
+            let status = stage.fold().ok().and_then(|team| team.task_status(id));
+            status.is_some_and(|status| status != TaskStatus::InReview)
+        })?;
+        let team = stage.fold()?;
+        if team.task_status(id) == Some(TaskStatus::Completed) {
+            return Ok(());
+        }
+    }
+    Err(Violation("bob cannot do his task".to_owned()))
 }

@@ -95,20 +95,29 @@ pub(crate) fn ordered(team: &Team) -> (usize, usize) {
 /// Tasks of a teammate with a checkout: its commits are merged, checked as merged, and the branch
 /// moves.
 pub(super) fn integrate(stage: &mut Stage) -> Checked {
+    repository(stage)?;
+    stage.start()?;
+    stage.want("alice");
+    stage.spawn("alice", &["--auto", "--checkout"])?;
+    complete_a_task(stage, commits)
+}
+
+/// Makes the workspace a repository.
+pub(super) fn repository(stage: &Stage) -> Checked {
     let init = "git init -q -b main . && git -c user.name=u -c user.email=u@x commit -q --allow-empty -m first";
     let made = stage.team.run_program("bash", ["-c", init]);
     hold(made.is_done(), || {
         format!("there is no repository: {made:?}")
-    })?;
-    stage.start()?;
-    stage.want("alice");
-    stage.spawn("alice", &["--auto", "--checkout"])?;
-    complete_a_task(stage, |number| {
-        format!("echo {number} > made; git add made; git commit -qm {number}")
     })
 }
 
-fn complete_a_task(stage: &mut Stage, work: impl Fn(usize) -> String) -> Checked {
+/// Work that is committed.
+pub(super) fn commits(number: usize) -> String {
+    format!("echo {number} > made; git add made; git commit -qm {number}")
+}
+
+/// Makes a task, which a teammate takes by itself, and waits until it is done.
+pub(super) fn complete_a_task(stage: &mut Stage, work: impl Fn(usize) -> String) -> Checked {
     stage.mark();
     stage.achieve(
         "make a task",

@@ -1,5 +1,7 @@
 //! What a run's files say.
 
+use std::path::PathBuf;
+
 use serde_json::Value;
 use teamd_shared::journal::{self, Line, Team as Fold};
 
@@ -134,6 +136,13 @@ impl Stage {
             })
             .collect::<Vec<_>>()
             .join("    --\n")
+    }
+
+    /// Where the daemon keeps what is `git`'s of the team, once it does.
+    pub(crate) fn git_home(&self) -> Option<PathBuf> {
+        let all = self.team.home().join(".local/state/teamd/repositories");
+        let mut homes = all.read_dir().ok()?;
+        Some(homes.next()?.ok()?.path())
     }
 
     pub(crate) fn victim_log(&self) -> String {

@@ -98,7 +98,9 @@ pub fn resolve_login(
         asked_for.command = known.command;
     }
     let login = config.login(&name, &asked_for);
-    if login.is_token() && order.environment.value(CLAUDE_TOKEN).is_none() {
+    // That host may have one of its own, and says so otherwise.
+    let is_hosted = terms.host.is_some() || recorded.is_some_and(|member| member.host.is_some());
+    if login.is_token() && !is_hosted && order.environment.value(CLAUDE_TOKEN).is_none() {
         return Err(LoginError::NoToken {
             agent: name,
             config: config.path,

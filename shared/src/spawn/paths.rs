@@ -8,6 +8,8 @@
 
 mod checks;
 
+pub use checks::repository_of;
+
 use std::io;
 use std::path::{Path, PathBuf};
 

@@ -35,6 +35,8 @@ fn spawned(incarnation: u32, conversation: u32, begins_at: Position) -> HostReco
     HostRecord::Spawned(Box::new(Spawned {
         member,
         named: "~/work".to_owned(),
+        programs: NamedPrograms::default(),
+        writable: Vec::new(),
         returned_up_to: None,
     }))
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use crate::checkouts::{REPOSITORY, add, until, user};
 use crate::drivers::{ACP, CLAUDE, CODEX, KEY, Stub};
 use crate::hosts::Hosts;
 use crate::support::cgroup::note;
@@ -402,12 +403,17 @@ fn a_server_runs_on_the_host_with_the_variables_that_are_named() {
     assert_eq!(content(3).trim(), "the-host");
     assert_eq!(content(4), "(not set)");
     assert!(content(5).contains("none"), "{results:?}");
-    let listed = hosts.team.json(["mcp", "list"]);
-    assert!(listed.to_string().contains("carol"), "{listed}");
+    // Its worker says so, also on a link that is newer than it is.
+    let is_told = || {
+        let listed = hosts.team.json(["mcp", "list"]);
+        let state = &listed[0]["states"][0];
+        state["teammate"] == "carol" && state["state"] == "connected"
+    };
+    hosts.team.until("the state of the server", is_told);
     hosts.team.kill_daemon();
     hosts.team.teamd(["start"]).ok();
     hosts.until_link("box", "up");
-    does(&hosts, &orders[..1]);
+    hosts.team.until("the state of the server again", is_told);
     // What it was given is known again, for the next incarnation.
     signal(hosts.host_pid("carol"), Signal::SIGKILL);
     hosts.team.until("another incarnation", || {
@@ -433,9 +439,10 @@ fn a_closed_gate_holds_a_server_there() {
 
 #[test]
 fn a_variable_that_neither_side_has_is_named() {
-    let Some(hosts) = machine("") else { return };
-    // Each command at home has `EDITOR`: it says something about home.
-    for name in ["STUB_TOKEN", "EDITOR"] {
+    let Some(mut hosts) = machine("") else { return };
+    // Each command at home has the place of `CUDA_HOME`: it says something about home.
+    hosts.team.set("CUDA_HOME", "/opt/cuda-of-home");
+    for name in ["STUB_TOKEN", "CUDA_HOME"] {
         let toml = server(&hosts, &format!("env = ['{name}']"));
         hosts.team.write("team.toml", &toml);
         hosts.team.trust();
@@ -475,8 +482,35 @@ fn no_secret_of_home_crosses_for_an_agent_or_a_server() {
         assert!(!said.contains(text), "{text}: {said}");
     }
     let of_home = ["secret-of-home", "editor-of-home", TOKEN, "config-of-home"];
+    // No person is there, whatever the login has set.
+    assert!(said.contains("no editor here"), "{said}");
     let said = hosts.said_without(&of_home);
     assert!(said.contains("STUB_TOKEN") && said.contains("tok-3c1f"));
+}
+
+#[test]
+fn an_agent_with_a_checkout_there_works_on_tasks() {
+    let Some(mut hosts) = machine("") else { return };
+    hosts.team.set(CODEX.key, KEY);
+    install(&hosts, "codex", CODEX.program);
+    std::fs::create_dir_all(hosts.far.join("box/shared")).unwrap();
+    user(&hosts.team, REPOSITORY);
+    let toml = "[work]\ncheck = 'test -e one'\n[checkout]\nsetup = 'touch ~/shared/by-setup'\n";
+    begin(&hosts, toml);
+    let words = ["spawn", "carol", "--host", "box", "--checkout"];
+    let flags = ["--agent", "codex", "--writable", "~/shared"];
+    hosts.team.teamctl([&words[..], &flags].concat()).ok();
+    assert!(hosts.far.join("box/shared/by-setup").exists());
+    add(&hosts.team, &["one"]);
+    let said = runs(
+        &hosts,
+        "@claim_task {\"task_id\": 1}\n$ echo one > one; git add one; git commit -qm one\n\
+         @task_update {\"task_id\": 1, \"status\": \"completed\"}\n$ touch ~/shared/by-agent",
+    );
+    let done = until(&hosts.team, 1, "completed");
+    assert_eq!(done["result"]["verified"], "checked", "{done} {said}");
+    assert_eq!(done["submission"]["by"], "carol", "{done}");
+    assert!(hosts.far.join("box/shared/by-agent").exists());
 }
 
 /// Whether the commands of carol can write there.

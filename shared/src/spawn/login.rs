@@ -196,6 +196,16 @@ mod tests {
     }
 
     #[test]
+    fn a_host_says_itself_whether_it_has_a_token() {
+        let (_scratch, home) = user("[agents.claude]\nlogin = 'token'\n");
+        let mut hosted = order(Some("claude"), false, false);
+        hosted.terms.host = Some(Name::new("box").unwrap());
+        assert_eq!(resolved(&mut hosted, None, &home), Ok(Login::Token));
+        hosted.terms.plan = Some(true);
+        assert!(resolved(&mut hosted, None, &home).is_err());
+    }
+
+    #[test]
     fn a_plan_with_a_token_is_the_users_decision() {
         let (_scratch, home) = user("[agents.claude]\nlogin = 'token'\n");
         let refused = resolved(&mut order(Some("claude"), true, true), None, &home).unwrap_err();

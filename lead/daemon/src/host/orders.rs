@@ -253,7 +253,10 @@ impl HostDaemon {
         let mut member = order.member;
         member.terms.workspace = workspace;
         member.begins_at = begins_at;
-        let environment = with_variables(Environment::of_self(), order.variables);
+        let given = order.variables.iter().map(|it| it.name.clone());
+        let given: Vec<String> = given.collect();
+        let mut environment = with_variables(Environment::of_self(), order.variables);
+        environment.tell_unattended(&given);
         let sandbox = &mut member.terms.sandbox;
         let (writable, unusable) = self.writable(&member.name, &sandbox.writable, &environment);
         sandbox.writable = real_paths(&writable);

@@ -24,7 +24,7 @@ const OF_HOME: [(&str, &str); 3] = [
 const TOKEN: &str = "sk-ant-oat01-fake-never-to-be-seen";
 
 /// What the login of the host does not have of the test's environment.
-const LOGIN: &str = "unset GITHUB_TOKEN OPENAI_ADMIN_KEY EDITOR STUB_TOKEN CLAUDE_CODE_OAUTH_TOKEN ANTHROPIC_API_KEY OPENAI_API_KEY\n";
+const LOGIN: &str = "unset CUDA_HOME GITHUB_TOKEN OPENAI_ADMIN_KEY EDITOR STUB_TOKEN CLAUDE_CODE_OAUTH_TOKEN ANTHROPIC_API_KEY OPENAI_API_KEY\n";
 
 /// A machine whose login has none of home's keys; none without Python.
 fn machine(login: &str) -> Option<Hosts> {
@@ -495,7 +495,7 @@ fn an_agent_with_a_checkout_there_works_on_tasks() {
     install(&hosts, "codex", CODEX.program);
     std::fs::create_dir_all(hosts.far.join("box/shared")).unwrap();
     user(&hosts.team, REPOSITORY);
-    let toml = "[work]\ncheck = 'test -e one'\n[checkout]\nsetup = 'touch ~/shared/by-setup'\n";
+    let toml = "[work]\ncheck = 'test -e one'\n[checkout]\nsetup = '[ ! -d ~/shared ] || touch ~/shared/by-setup'\n";
     begin(&hosts, toml);
     let words = ["spawn", "carol", "--host", "box", "--checkout"];
     let flags = ["--agent", "codex", "--writable", "~/shared"];

@@ -41,6 +41,13 @@ pub struct Roster {
     pub members: Vec<RosterMember>,
 }
 
+/// Returns the text of the file: what stands before the members, and then one of them a line, which
+/// [`Roster::load_one`] counts on, and which suits `grep` and `diff`.
+pub fn roster_text<'m>(head: &str, members: impl Iterator<Item = &'m str>) -> String {
+    let members: Vec<&str> = members.collect();
+    format!("{head}\"members\":[\n{}\n]}}\n", members.join(",\n"))
+}
+
 /// How the commands of a team are confined.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TeamSandbox {

@@ -26,7 +26,7 @@ use crate::terms::{McpServer, Terms};
 pub const MAGIC: &str = "teamd-link";
 
 /// The version of the frames. Another one is refused, with the next step.
-pub const LINK_PROTOCOL: u16 = 2;
+pub const LINK_PROTOCOL: u16 = 3;
 
 /// The longest frame, in bytes, without its newline: it also passes the control socket of the host
 /// daemon as one frame. A message of 1 MiB whose every character is escaped twice fits.
@@ -69,6 +69,8 @@ pub enum ToHost {
     Hello(HomeHello),
     /// The team now: said at the beginning and at every change.
     Team(TeamNow),
+    /// What has changed in the roster, which workers read.
+    Roster(RosterChange),
     /// How far home has taken the outboxes of the host: said once, behind the first
     /// [`ToHost::Team`]. Those that are not named were not taken at all. The host sends no
     /// [`FromHost::Mail`] before.
@@ -186,8 +188,29 @@ pub struct TeamNow {
     /// All other members. Their inboxes at the host are outboxes; what belongs to other names is
     /// put into the archive.
     pub others: Vec<Name>,
-    /// The text of `config.json`, which workers read.
-    pub config: String,
+}
+
+/// A change of the roster. The lines of members that [`TeamNow`] does not name any more go without
+/// being named here.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RosterChange {
+    /// Whether it is the first one on this connection: earlier lines count for nothing.
+    pub begins: bool,
+    /// What stands before the members in `config.json`.
+    pub head: String,
+    /// The members that have changed.
+    pub members: Vec<RosterLine>,
+    /// Whether another frame completes this one.
+    pub more: bool,
+}
+
+/// A member in the roster.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RosterLine {
+    /// The member.
+    pub name: Name,
+    /// Its line in `config.json`, without what separates it from the next one.
+    pub text: String,
 }
 
 /// An order to start an incarnation.

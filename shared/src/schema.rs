@@ -30,7 +30,7 @@ pub enum Of {
 }
 
 /// The commands whose output has a schema, and `error`.
-const OUTPUTS: &str = "agents agents-install mcp-list spawn up down shutdown status orders host-add host-list memory requests inbox transcript-output events logs send broadcast wait run land-pr diagram review \
+const OUTPUTS: &str = "agents agents-install mcp-list spawn up down shutdown status orders host-add host-invite host-list memory requests inbox transcript-output events logs send broadcast wait run land-pr diagram review \
     stats compact interrupt request-plan answer forget lint doctor error teamd-start teamd-stop teamd-status teamd-trust";
 
 impl Of {

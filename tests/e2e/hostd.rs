@@ -6,13 +6,12 @@ use std::process::ChildStdin;
 use std::sync::mpsc::{Receiver, channel};
 
 use nix::sys::signal::Signal;
-use teamd_shared::config::Roster;
 use teamd_shared::control::{Directive, PendingShutdown, ToWorker, Welcome};
 use teamd_shared::id::RequestId;
 use teamd_shared::inbox::{LinePlace, Via};
 use teamd_shared::link::{
     FromHost, HomeHello, HomeIdentity, HostedEnd, LINK_PROTOCOL, MAGIC, MAX_LINK_FRAME, MailLine,
-    OwnerAt, StartOrder, TeamNow, ToHost, Variable, Whose, WorkerReport,
+    OwnerAt, RosterChange, StartOrder, TeamNow, ToHost, Variable, Whose, WorkerReport,
 };
 use teamd_shared::member::{Doing, Gate, Member, Phase, Terms};
 use teamd_shared::message::{Body, Message};
@@ -71,6 +70,13 @@ impl Home {
         let mut home = Self::dialled(team);
         home.says(&hello(2));
         home.says(&team_of(hosted));
+        home.says(&ToHost::Roster(RosterChange {
+            begins: true,
+            head: r#"{"version":1,"seq":0,"team_name":"work","daemon":null,"sandbox":null,"#
+                .to_owned(),
+            members: Vec::new(),
+            more: false,
+        }));
         home
     }
 
@@ -205,7 +211,6 @@ fn team_of(hosted: &[u32]) -> ToHost {
         hosted: hosted.iter().copied().map(alice).collect(),
         owners: vec![name("alice")],
         others: vec![Name::lead(), name("bob")],
-        config: serde_json::to_string(&Roster::default()).unwrap(),
     })
 }
 
@@ -468,7 +473,6 @@ fn what_home_does_not_have_any_more_is_ended_and_archived() {
         hosted: Vec::new(),
         owners: Vec::new(),
         others: vec![Name::lead()],
-        config: "{}".to_owned(),
     }));
     team.until("its files are in the archive", || {
         events(&team, "forgotten") == 1

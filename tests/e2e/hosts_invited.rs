@@ -12,6 +12,8 @@ use crate::support::process::command_line;
 use crate::support::sshd::{BOX, Sshd, make_program};
 use crate::support::{Run, Team, is_alive, poll_until, signal};
 
+const TEAMD: &str = env!("CARGO_BIN_EXE_teamd");
+
 /// Runs the command of the key in the environment of home, whatever is asked for.
 const STUB: &str = r#"#!/bin/sh
 while [ "$1" != -- ]; do
@@ -97,7 +99,7 @@ impl Invited {
     fn dial(&self) -> Dialler {
         let key = self.key().display().to_string();
         let args = ["host", "--dial", "me@home", "--key", &key];
-        let child = self.there("teamd", &args).spawn().unwrap();
+        let child = self.there(TEAMD, &args).spawn().unwrap();
         self.until_link("up");
         Dialler(child)
     }
@@ -278,21 +280,21 @@ fn a_host_says_why_it_has_no_link_and_ends_where_a_person_is_needed() {
     std::fs::File::create(&file).unwrap();
     let file = file.display().to_string();
     let args = ["host", "--dial", "me@home", "--key", &file];
-    let ended = invited.there("teamd", &args).status().unwrap();
+    let ended = invited.there(TEAMD, &args).status().unwrap();
     assert_eq!(ended.code(), Some(1));
     assert!(noted().contains("could not log in"), "{}", noted());
     let args = ["host", "--dial", "-oProxyCommand=touch pwned"];
-    let ended = invited.there("teamd", &args).status().unwrap();
+    let ended = invited.there(TEAMD, &args).status().unwrap();
     assert_eq!(ended.code(), Some(2), "{}", noted());
     let args = ["host", "--dial", "me@home", "--key", "/nowhere"];
-    let ended = invited.there("teamd", &args).status().unwrap();
+    let ended = invited.there(TEAMD, &args).status().unwrap();
     assert_eq!(ended.code(), Some(2));
     assert!(noted().contains("cannot read the key"), "{}", noted());
     // What passes by itself is said once, and tried again.
     std::fs::File::create(invited.far.join("down")).unwrap();
     let key = invited.key().display().to_string();
     let args = ["host", "--dial", "me@home", "--key", &key];
-    let dialler = Dialler(invited.there("teamd", &args).spawn().unwrap());
+    let dialler = Dialler(invited.there(TEAMD, &args).spawn().unwrap());
     let said = poll_until(&mut || noted().contains("Connection refused"));
     assert!(said, "{}", noted());
     std::fs::remove_file(invited.far.join("down")).unwrap();
@@ -314,7 +316,7 @@ fn an_invitation_is_printed_again_and_replaces_no_key() {
     assert_eq!(mode & 0o777, 0o600);
     team.teamctl(["host", "remove", "box"]).ok();
     let refused = team.teamctl(["host", "invite", "box"]);
-    says(&refused.exits(4), "is there already");
+    says(&refused.exits(3), "is there already");
     let public = std::fs::read_to_string(invited.key().with_extension("pub")).unwrap();
     let own = team.json(["host", "invite", "box", "--public-key", &public]);
     assert!(own["key"].is_null(), "{own}");
@@ -322,7 +324,7 @@ fn an_invitation_is_printed_again_and_replaces_no_key() {
     let refused = team.teamctl(["host", "invite", "hut", "--public-key", bad]);
     says(&refused.exits(2), "is no public key");
     let refused = team.teamctl(["host", "login", "box"]);
-    says(&refused.exits(4), "dials home");
+    says(&refused.exits(3), "dials home");
     let refused = team.teamctl(["host", "invite", "any"]);
     says(&refused.exits(2), "meaning of its own");
 }
@@ -337,7 +339,7 @@ fn a_real_sshd_lets_the_key_open_its_link_alone() {
     let there = sshd.reached_from(Team::new());
     let key = said["key"].as_str().unwrap();
     let args = ["host", "--dial", BOX, "--key", key];
-    let child = there.command("teamd", args).spawn().unwrap();
+    let child = there.command(TEAMD, args).spawn().unwrap();
     let dialler = Dialler(child);
     home.until("the link", || {
         home.json(["host", "list"])[0]["link"]["state"] == "up"
@@ -348,16 +350,23 @@ fn a_real_sshd_lets_the_key_open_its_link_alone() {
         .ok();
     home.teamctl(["send", "alice", "/bash touch made"]).ok();
     home.until("the file there", || there.made("made"));
-    for asked in [&["touch", "pwned"][..], &[]] {
-        let options = ["-i", key, "-o", "RemoteCommand=none", "--", BOX];
-        let mut ssh = there.command("ssh", [&options[..], asked].concat());
-        let output = ssh.stdin(Stdio::null()).output().unwrap();
-        assert!(!home.home().join("pwned").exists());
-        if !asked.is_empty() {
-            let error = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(error.contains("this key opens a link"), "{error}");
-        }
-    }
+    let asked = [
+        "-T",
+        "-i",
+        key,
+        "-o",
+        "RemoteCommand=none",
+        "-o",
+        "ClearAllForwardings=yes",
+        "--",
+        BOX,
+        "touch pwned",
+    ];
+    let mut ssh = there.command("ssh", asked);
+    let output = ssh.stdin(Stdio::null()).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("this key opens a link"), "{error}");
+    assert!(!home.home().join("pwned").exists());
     home.teamctl(["shutdown", "alice"]).ok();
     drop(dialler);
 }

@@ -5,8 +5,8 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::AsFd;
-use std::sync::mpsc;
 
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
@@ -44,29 +44,27 @@ pub fn serve_link(dir: &TeamDir, host: Name, asked: Option<&OsStr>) -> Result<()
         fd.map(File::from)
             .map_err(|error| CommandError::refused("cannot begin", &error))
     };
-    let (ends, ended) = mpsc::channel();
     let stdin = own(io::stdin().as_fd().try_clone_to_owned())?;
-    let stdout = own(io::stdout().as_fd().try_clone_to_owned())?;
-    let to_daemon = own(socket.as_fd().try_clone_to_owned())?;
-    let from_daemon = own(Ok(socket.into()))?;
-    for (from, to) in [(stdin, to_daemon), (from_daemon, stdout)] {
-        let ends = ends.clone();
-        let thread = std::thread::Builder::new().spawn(move || {
-            // The other direction may have ended the process.
-            ends.send(pass(from, to)).ok();
-        });
-        thread.map_err(|error| CommandError::refused("cannot start a thread", &error))?;
-    }
-    drop(ends);
-    match ended.recv() {
-        Ok(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
+    let mut stdout = own(io::stdout().as_fd().try_clone_to_owned())?;
+    let from_daemon = own(socket.as_fd().try_clone_to_owned())?;
+    let thread = std::thread::Builder::new().spawn(move || {
+        // The daemon has hung up, or reads that the host has.
+        if let Err(error) = pass(stdin, &socket) {
+            tracing::debug!("the daemon does not listen: {error}");
+        }
+        socket.shutdown(Shutdown::Write).ok();
+    });
+    thread.map_err(|error| CommandError::refused("cannot start a thread", &error))?;
+    // The daemon hangs up when it has read all, and looks who this process is before: it stays.
+    match pass(from_daemon, &mut stdout) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(CommandError::refused("the connection broke", &error))
         }
         _ => Ok(()),
     }
 }
 
-fn pass(mut from: File, mut to: File) -> io::Result<()> {
+fn pass(mut from: File, mut to: impl Write) -> io::Result<()> {
     let mut piece = vec![0; PIECE];
     loop {
         let read = from.read(&mut piece)?;

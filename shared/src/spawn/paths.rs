@@ -84,6 +84,7 @@ pub fn resolve_paths<E: From<Refusal>>(
         let own = own.map(|path| (Path::new(path), &order.name));
         search.refuse_links_of_tools(&search.links, own)?;
     }
+    search.refuse_system_programs(&workspace, &sandbox.writable)?;
     search.refuse_repositories(&workspace, &sandbox.writable)?;
     if sandbox.mode != Some(SandboxMode::Off) {
         search.refuse_kernel_folders(&workspace)?;
@@ -98,6 +99,12 @@ pub fn resolve_paths<E: From<Refusal>>(
     })?;
     terms.workspace = Some(workspace);
     Ok(())
+}
+
+/// Tells whether the programs of the system are below a path.
+pub fn holds_system_programs(path: &Path) -> bool {
+    let shell = std::fs::canonicalize("/bin/sh");
+    shell.is_ok_and(|shell| shell.starts_with(path))
 }
 
 /// Makes sure that a teammate can work in its recorded workspace. A shortage of the moment and a

@@ -350,7 +350,7 @@ fn a_lead_agent_with_a_wrong_key_restarts_with_the_right_one() {
         server.last().mentions("and again"),
         "its conversation goes on"
     );
-    for (flag, value) in [("--model", "openai:fake"), ("--workspace", "/")] {
+    for (flag, value) in [("--model", "openai:fake"), ("--workspace", "/var")] {
         let run = team
             .teamctl_with(["chat", flag, value], "not sent")
             .exits(7);

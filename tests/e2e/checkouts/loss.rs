@@ -289,6 +289,25 @@ fn what_the_user_has_moved_or_removed_since_is_no_work_of_a_teammate() {
     assert!(!at.exists());
 }
 
+/// A name that is a folder of others now is in the way of nothing.
+#[test]
+fn a_tag_that_was_renamed_to_one_below_its_name_stops_nothing() {
+    let team = team(
+        User::at_hand()[0],
+        "",
+        "git tag v; git tag w/1; git tag kept",
+    );
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    user(&team, "git tag -d v w/1 kept; git tag v/1; git tag w");
+    team.teamctl(["spawn", "bob", "--checkout"]).ok();
+    let at = checkout(&team, "bob");
+    let tags = user(&team, &format!("cd {}; git tag --list", at.display()));
+    assert_eq!(
+        tags.split_whitespace().collect::<Vec<_>>(),
+        ["kept", "v/1", "w"]
+    );
+}
+
 #[test]
 fn the_lead_is_told_of_work_that_could_not_be_saved() {
     let team = team(User::at_hand()[0], "", "");

@@ -14,7 +14,6 @@ use teamd_shared::member::Phase;
 use teamd_shared::message::{MAX_RETURNED_TEXT, Message};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
-use teamd_shared::team_dir::TeamPath;
 
 use super::EventLoop;
 use crate::core::event::{Ended, Event};
@@ -78,6 +77,7 @@ impl EventLoop {
         };
         self.resources.links.say_hello(host, hello);
         self.tell_team(host);
+        self.tell_roster(host);
         let owners = self.dispatcher.team.members.values().map(|it| &it.record);
         let others: Vec<Name> = owners
             .filter(|member| member.terms.host.as_ref() != Some(host))
@@ -108,6 +108,7 @@ impl EventLoop {
         }
         for host in self.resources.links.up() {
             self.tell_team(&host);
+            self.tell_roster(&host);
         }
     }
 
@@ -124,24 +125,18 @@ impl EventLoop {
                 others.push(member.name.clone());
             }
         }
-        let config = match self.resources.dir.read(&TeamPath::config()) {
-            Ok(config) => config,
-            // A new team has none yet.
-            Err(error) if error.is_not_found() => Vec::new(),
-            Err(error) => {
-                tracing::warn!("{host} is not told of the team now: {error}");
-                return;
-            }
-        };
-        // The daemon writes it, as UTF-8.
-        let config = String::from_utf8_lossy(&config).into_owned();
         let now = ToHost::Team(TeamNow {
             hosted,
             owners,
             others,
-            config,
         });
         self.resources.links.tell_team(host, now);
+    }
+
+    fn tell_roster(&mut self, host: &Name) {
+        let resources = &mut self.resources;
+        let head = resources.roster.head(&self.dispatcher.team);
+        resources.links.tell_roster(host, &head, &resources.roster);
     }
 
     fn lost_link(&mut self, host: &Name, state: LinkState) -> Vec<Event> {

@@ -6,21 +6,18 @@ use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use teamd_shared::bundle::{self, MAX_BULK};
 use teamd_shared::control::DialledHome;
 use teamd_shared::link::{FromHost, MAGIC, TAKEN};
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
-use tokio::io::{AsyncWriteExt, BufReader};
-use tokio::process::{Child, ChildStdin, ChildStdout};
-use tokio::task::JoinHandle;
+use tokio::io::AsyncWriteExt;
 use uuid::Uuid;
 
 use super::run::HostDaemon;
 use crate::io::connections::Input;
-use crate::io::ssh::{last_of, ssh};
+use crate::io::ssh::{SshChannel, SshEnd, SshProcess, ssh};
 use crate::io::transfer::{send_file, written};
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
@@ -96,7 +93,7 @@ async fn dial_to_take(
         return Err(format!("a file of {length} bytes is too large"));
     }
     let text = |error: io::Error| error.to_string();
-    let mut channel = Channel::open(home, name)?;
+    let mut channel = channel(home, name)?;
     let written = written(channel.reads, create(to).map_err(text)?, length).await;
     let why = match written {
         Ok((written, _)) if written == length => {
@@ -104,15 +101,22 @@ async fn dial_to_take(
             let said = channel.writes.write_all(line.as_bytes()).await;
             said.map_err(text)?;
             // Home hangs up when it has read the line.
-            drop(channel.child.wait().await);
+            channel.process.ended().await;
             return Ok(());
         }
         Ok((written, _)) => format!("it ended after {written} of {length} bytes"),
         Err(why) => why,
     };
     bundle::remove(to).map_err(text)?;
-    let said = channel.said.await.unwrap_or_default();
-    Err(if said.is_empty() { why } else { said })
+    Err(with_end(why, channel.process).await)
+}
+
+/// Adds to what went wrong what `ssh` says.
+async fn with_end(why: String, mut process: SshProcess) -> String {
+    match process.ends().await {
+        SshEnd::Done | SshEnd::Hangs => why,
+        end => format!("{why}: {end}"),
+    }
 }
 
 /// Gives a file where home cannot dial, and removes it.
@@ -122,48 +126,26 @@ async fn dial_to_take(
 async fn dial_to_give(home: &DialledHome, from: &Path, name: Uuid) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     let file = File::open(from).map_err(text)?;
-    let mut channel = Channel::open(home, name)?;
+    let mut channel = channel(home, name)?;
     let given = send_file(&mut channel.writes, file).await;
     // What did not arrive is packed again.
     bundle::remove(from).map_err(text)?;
     if let Err(why) = given {
-        let said = channel.said.await.unwrap_or_default();
-        return Err(if said.is_empty() { why } else { said });
+        return Err(with_end(why, channel.process).await);
     }
     drop(channel.writes);
     // Home hangs up when it has all.
-    drop(channel.child.wait().await);
+    channel.process.ended().await;
     Ok(())
 }
 
-/// An `ssh` to home for one file.
-struct Channel {
-    child: Child,
-    reads: BufReader<ChildStdout>,
-    writes: ChildStdin,
-    said: JoinHandle<String>,
-}
-
-impl Channel {
-    fn open(home: &DialledHome, name: Uuid) -> Result<Self, String> {
-        let mut command = ssh(&home.place, home.key.as_deref(), &format!("file {name}"));
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .map_err(|error| format!("cannot run ssh: {error}"))?;
-        let no_pipe = || "ssh has no pipe".to_owned();
-        let stderr = child.stderr.take().ok_or_else(no_pipe)?;
-        let stdout = child.stdout.take().ok_or_else(no_pipe)?;
-        Ok(Self {
-            reads: BufReader::new(stdout),
-            writes: child.stdin.take().ok_or_else(no_pipe)?,
-            said: tokio::spawn(last_of(stderr)),
-            child,
-        })
-    }
+/// Runs an `ssh` to home for one file.
+fn channel(home: &DialledHome, name: Uuid) -> Result<SshChannel, String> {
+    SshChannel::open(ssh(
+        &home.place,
+        home.key.as_deref(),
+        &format!("file {name}"),
+    ))
 }
 
 /// Returns where the daemon of this host keeps what is `git`'s of the team.

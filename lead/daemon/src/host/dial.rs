@@ -5,7 +5,6 @@
 //! shows the host as unreachable until it is started again.
 
 use std::convert::Infallible;
-use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use teamd_client::error::CommandError;
@@ -16,21 +15,17 @@ use teamd_shared::register::Register;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::user_dirs::host_team_dir;
-use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
-use tokio::task::JoinHandle;
 
 use super::relay::{broken, connect};
 use crate::io::links::{pause, read_line, shown};
-use crate::io::ssh::{SshEnd, last_of, ssh};
+use crate::io::ssh::{SshChannel, SshEnd, ssh};
 use crate::options::HostOptions;
 use crate::start::start_host;
 
 /// How long home may take until it says who it is.
 const OFFER: Duration = Duration::from_secs(30);
-/// How long an `ssh` may take to end that says nothing more.
-const SSH_ENDS: Duration = Duration::from_secs(5);
 
 /// How a host dials.
 #[derive(Debug)]
@@ -83,7 +78,7 @@ pub fn dial(options: &DialOptions, note: impl Fn(&str)) -> Result<Infallible, Co
             note(&format!("no link to {place}: {why}; it is dialled again"));
             told = why;
         }
-        runtime.block_on(tokio::time::sleep(pause(attempts)));
+        runtime.block_on(async { tokio::time::sleep(pause(attempts)).await });
     }
 }
 
@@ -95,7 +90,7 @@ fn link(
     note: impl Fn(&str),
 ) -> Result<(), LinkEnd> {
     let (mut channel, offer) = runtime.block_on(async {
-        let mut channel = Channel::open(&options.home)?;
+        let mut channel = HomeChannel::open(&options.home)?;
         let offer = channel.offer().await?;
         Ok((channel, offer))
     })?;
@@ -118,8 +113,8 @@ fn link(
         *was_up = true;
         note(&format!("linked to {}", options.home.place));
         tokio::select! {
-            ended = up(&mut channel.reads, out) => ended?,
-            ended = down(&mut channel.writes, incoming) => ended?,
+            ended = up(&mut channel.ssh.reads, out) => ended?,
+            ended = down(&mut channel.ssh.writes, incoming) => ended?,
         }
         channel.end().await
     })
@@ -133,40 +128,22 @@ fn broke(error: &CommandError) -> LinkEnd {
     LinkEnd::Broken(error.message().to_owned())
 }
 
-/// An `ssh` to home that carries a link.
-struct Channel<'a> {
+/// The link to home, carried by an `ssh`.
+struct HomeChannel<'a> {
     home: &'a DialledHome,
-    child: Child,
-    reads: BufReader<ChildStdout>,
-    writes: ChildStdin,
-    said: JoinHandle<String>,
+    ssh: SshChannel,
 }
 
-impl<'a> Channel<'a> {
+impl<'a> HomeChannel<'a> {
     fn open(home: &'a DialledHome) -> Result<Self, LinkEnd> {
-        let mut command = ssh(&home.place, home.key.as_deref(), "link");
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .map_err(|error| refused("cannot run ssh", &error))?;
-        let no_pipe = || LinkEnd::Broken("ssh has no pipe".to_owned());
-        let stderr = child.stderr.take().ok_or_else(no_pipe)?;
-        let stdout = child.stdout.take().ok_or_else(no_pipe)?;
-        Ok(Self {
-            home,
-            reads: BufReader::with_capacity(64 << 10, stdout),
-            writes: child.stdin.take().ok_or_else(no_pipe)?,
-            said: tokio::spawn(last_of(stderr)),
-            child,
-        })
+        let command = ssh(&home.place, home.key.as_deref(), "link");
+        let ssh = SshChannel::open(command).map_err(LinkEnd::Broken)?;
+        Ok(Self { home, ssh })
     }
 
     /// Reads who home is.
     async fn offer(&mut self) -> Result<HomeOffer, LinkEnd> {
-        let read = tokio::time::timeout(OFFER, read_offer(&mut self.reads)).await;
+        let read = tokio::time::timeout(OFFER, read_offer(&mut self.ssh.reads)).await;
         let offer = match read {
             Ok(Ok(Some(offer))) => offer,
             Ok(Ok(None)) => {
@@ -193,32 +170,22 @@ impl<'a> Channel<'a> {
 
     /// Waits for the end of `ssh`, and says why it has ended.
     async fn end(&mut self) -> Result<(), LinkEnd> {
-        let ended = tokio::time::timeout(SSH_ENDS, async {
-            let status = self.child.wait().await;
-            (status, (&mut self.said).await.unwrap_or_default())
-        });
-        let Ok((status, said)) = ended.await else {
-            return Err(LinkEnd::Broken("the connection broke".to_owned()));
-        };
-        let code = status.as_ref().ok().and_then(ExitStatus::code);
-        if code == Some(0) {
-            return Ok(());
-        }
         let place = &self.home.place;
-        let end = SshEnd::of(code, &said);
-        match end {
+        let refused = |why: String, hint: String| {
+            LinkEnd::Refused(CommandError::new(ExitCode::Failed, why).hint(hint))
+        };
+        match self.ssh.process.ends().await {
+            SshEnd::Done => Ok(()),
+            SshEnd::Hangs => Err(LinkEnd::Broken("the connection broke".to_owned())),
             SshEnd::Other(why) => Err(LinkEnd::Broken(shown(&why))),
-            SshEnd::NoProgram => Err(LinkEnd::Refused(
-                CommandError::new(
-                    ExitCode::Failed,
-                    format!("the program that the key of {place} names is not there"),
-                )
-                .hint("`teamctl host invite` at home prints the line for ~/.ssh/authorized_keys"),
+            SshEnd::NoProgram => Err(refused(
+                format!("the program that the key of {place} names is not there"),
+                "`teamctl host invite` at home prints the line for ~/.ssh/authorized_keys"
+                    .to_owned(),
             )),
-            SshEnd::NoLogin | SshEnd::UnknownHostKey => Err(LinkEnd::Refused(
-                CommandError::new(ExitCode::Failed, format!("{place}: {end}"))
-                    .hint(self.try_by_hand()),
-            )),
+            end @ (SshEnd::NoLogin | SshEnd::UnknownHostKey) => {
+                Err(refused(format!("{place}: {end}"), self.try_by_hand()))
+            }
         }
     }
 

@@ -146,6 +146,7 @@ impl HostDaemon {
         match frame {
             ToHost::Hello(_) | ToHost::Take(_) => tracing::warn!("home says twice who it is"),
             ToHost::Team(now) => self.team_is(now),
+            ToHost::Roster(change) => self.roster_has(change),
             ToHost::Outboxes { taken, copies } => {
                 self.open_outboxes(&taken);
                 self.begin_copies(&copies);

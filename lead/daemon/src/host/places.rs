@@ -7,7 +7,7 @@ use teamd_shared::caches::{self, caches};
 use teamd_shared::environment::Environment;
 use teamd_shared::name::Name;
 use teamd_shared::place::follow;
-use teamd_shared::spawn::{can_work, repository_of};
+use teamd_shared::spawn::{can_work, holds_system_programs, repository_of};
 use teamd_shared::user_dirs::login_dir;
 
 use super::frames::named_path;
@@ -86,6 +86,9 @@ impl HostDaemon {
         let real = real.map_err(|why| why.to_string())?;
         if real.starts_with(self.dir.root()) {
             return Err("it lies in the team directory of the host daemon".to_owned());
+        }
+        if holds_system_programs(&real) {
+            return Err("the programs of the system are there".to_owned());
         }
         if let Some(repository) = repository_of(&real) {
             return Err(format!(

@@ -1,11 +1,13 @@
 //! The host daemon from its start to its end, readable from top to bottom.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use teamd_shared::fs::AppendLogError;
 use teamd_shared::link::{FromHost, TeamNow};
 use teamd_shared::member::Member;
+use teamd_shared::name::Name;
 use teamd_shared::process::{Identity, is_gone};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
@@ -72,6 +74,8 @@ pub(super) struct HostDaemon {
     pub(super) submitted_early: Vec<Submission>,
     /// The team, as home has said it last.
     pub(super) team: TeamNow,
+    /// The lines of the roster, as home has said them on this link.
+    pub(super) roster: BTreeMap<Name, String>,
     pub(super) team_name: String,
     /// Whether it ends, or why it must.
     pub(super) over: Option<Result<(), String>>,
@@ -136,6 +140,7 @@ fn begin(served: HostServed<'_>) -> Result<(HostDaemon, Sources), CommandError> 
         jobs,
         submitted_early: Vec::new(),
         team: nothing_said(),
+        roster: BTreeMap::new(),
         team_name: String::new(),
         over: None,
     };
@@ -164,7 +169,6 @@ fn nothing_said() -> TeamNow {
         hosted: Vec::new(),
         owners: Vec::new(),
         others: Vec::new(),
-        config: String::new(),
     }
 }
 

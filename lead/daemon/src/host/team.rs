@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 
 use teamd_shared::clock;
+use teamd_shared::config::roster_text;
 use teamd_shared::fs::replace;
 use teamd_shared::inbox::{self, owner_of};
-use teamd_shared::link::TeamNow;
+use teamd_shared::link::{RosterChange, RosterLine, TeamNow};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, MEMBER_FOLDERS, TeamPath};
 
@@ -24,11 +25,6 @@ impl HostDaemon {
                 self.warn(format!("there is no inbox for {name}: {error}"));
             }
         }
-        if now.config != self.team.config
-            && let Err(error) = replace(&self.dir, &TeamPath::config(), now.config.as_bytes())
-        {
-            self.warn(format!("the roster cannot be written: {error}"));
-        }
         self.team = now;
         self.end_unhosted();
         if let Some(link) = &mut self.links.present {
@@ -38,6 +34,26 @@ impl HostDaemon {
             }
         }
         self.archive_unknown();
+    }
+
+    /// Takes over what has changed in the roster, and writes it for the workers.
+    pub(super) fn roster_has(&mut self, change: RosterChange) {
+        if change.begins {
+            self.roster.clear();
+        }
+        for RosterLine { name, text } in change.members {
+            self.roster.insert(name, text);
+        }
+        if change.more {
+            return;
+        }
+        let TeamNow { owners, others, .. } = &self.team;
+        let known: BTreeSet<&Name> = owners.iter().chain(others).collect();
+        self.roster.retain(|name, _| known.contains(name));
+        let text = roster_text(&change.head, self.roster.values().map(String::as_str));
+        if let Err(error) = replace(&self.dir, &TeamPath::config(), text.as_bytes()) {
+            self.warn(format!("the roster cannot be written: {error}"));
+        }
     }
 
     fn make_inbox(&self, name: &Name) -> Result<(), DirError> {

@@ -23,7 +23,8 @@ use teamd_shared::environment::Environment;
 use teamd_shared::host::{Host, HostVitals, HostWay};
 use teamd_shared::inbox::{LinePlace, ReadError, line_before, position_after};
 use teamd_shared::link::{
-    HomeHello, MailLine, StartOrder, ToHost, Whose, given_to_hosts, name_for_hosts,
+    HomeHello, MailLine, RosterChange, RosterLine, StartOrder, ToHost, Whose, given_to_hosts,
+    name_for_hosts,
 };
 use teamd_shared::member::Member;
 use teamd_shared::message::Message;
@@ -48,8 +49,12 @@ pub(crate) use self::measurements::AwaitedVitals;
 use self::measurements::Measurements;
 use super::connections::Inputs;
 use super::mail_relay::{IntakeError, MailIntake, OutboxLine, OutboxReader};
+use super::roster_file::RosterFile;
 use crate::core::caller::ReplyTo;
 use crate::core::incarnation::Incarnation;
+
+/// How much of the roster goes into one frame, in bytes.
+const MOST_OF_ROSTER: usize = 1 << 20;
 
 /// All links.
 #[derive(Debug)]
@@ -119,8 +124,10 @@ struct LinkConnection {
     vitals: Option<HostVitals>,
     /// The outboxes to the members of the host.
     outboxes: BTreeMap<Name, OutboxToMember>,
-    /// The text of `config.json` that was said last, with the names: nothing is said twice.
+    /// What was said of the team last: nothing is said twice.
     told: Option<ToHost>,
+    /// Up to which change it was told of the roster.
+    told_roster: Option<u64>,
 }
 
 /// The outbox to one member of a host.
@@ -194,7 +201,9 @@ impl Links {
     /// Keeps a link to a host, and dials it now.
     pub(crate) fn dial(&mut self, home: Uuid, host: &Host) {
         if let Some(link) = self.links.get(&host.name) {
-            if link.host == *host && !link.task.is_finished() {
+            // One that dials home is waited for anew, and what is known of it is said.
+            let is_dialled = link.guests.is_none() || link.connection.is_some();
+            if link.host == *host && !link.task.is_finished() && is_dialled {
                 link.now.notify_one();
                 return;
             }
@@ -311,6 +320,7 @@ impl Links {
                 vitals: None,
                 outboxes: BTreeMap::new(),
                 told: None,
+                told_roster: None,
             });
         }
     }
@@ -435,6 +445,39 @@ impl Links {
         if connection.frames.try_send(frame).is_err() {
             tracing::warn!("{host} does not read what it is told");
             connection.cut.notify_one();
+        }
+    }
+
+    /// Tells a host what has changed in the roster since it was told.
+    pub(crate) fn tell_roster(&mut self, host: &Name, head: &str, roster: &RosterFile) {
+        let Some(connection) = self.connection_mut(host) else {
+            return;
+        };
+        let told = connection.told_roster.replace(roster.changes());
+        let mut members = Vec::new();
+        let mut length = 0;
+        let mut frames = Vec::new();
+        for (name, text) in roster.changed_since(told) {
+            if length + text.len() > MOST_OF_ROSTER && !members.is_empty() {
+                frames.push(std::mem::take(&mut members));
+                length = 0;
+            }
+            length += text.len();
+            members.push(RosterLine {
+                name: name.clone(),
+                text: text.to_owned(),
+            });
+        }
+        frames.push(members);
+        let last = frames.len() - 1;
+        for (number, members) in frames.into_iter().enumerate() {
+            let change = RosterChange {
+                begins: told.is_none() && number == 0,
+                head: head.to_owned(),
+                members,
+                more: number < last,
+            };
+            self.say(host, ToHost::Roster(change));
         }
     }
 

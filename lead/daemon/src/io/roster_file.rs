@@ -1,10 +1,9 @@
 //! `config.json`: the projection of the state for people and tools. The only place that writes it.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use teamd_shared::config::{ConfigError, Roster, RosterMember, TeamSandbox, VERSION};
+use teamd_shared::config::{ConfigError, Roster, RosterMember, TeamSandbox, VERSION, roster_text};
 use teamd_shared::fs::replace;
 use teamd_shared::journal::reader::version_of;
 use teamd_shared::journal::{MemberState, Team};
@@ -37,6 +36,8 @@ pub(crate) const REPLACED: &str = "replaced";
 #[derive(Debug, Default)]
 pub(crate) struct RosterFile {
     lines: BTreeMap<Name, ShownMember>,
+    /// How often a line has changed.
+    changes: u64,
     dirty: Option<Instant>,
     /// The file that was written last.
     written: Option<Stamp>,
@@ -50,6 +51,8 @@ struct ShownMember {
     text: String,
     status: MemberStatus,
     since: f64,
+    /// The number of the change that made the text.
+    change: u64,
 }
 
 /// What is in the place of the roster.
@@ -233,19 +236,22 @@ impl RosterFile {
             silent_since: member.silent_since,
         };
         let text = serde_json::to_string(&shown).unwrap_or_default();
-        if self
-            .lines
-            .get(name)
-            .is_none_or(|before| before.text != text)
-        {
-            self.touch();
-        }
+        let known = self.lines.get(name);
+        let change = match known.filter(|known| known.text == text) {
+            Some(known) => known.change,
+            None => {
+                self.touch();
+                self.changes += 1;
+                self.changes
+            }
+        };
         self.lines.insert(
             name.clone(),
             ShownMember {
                 text,
                 status,
                 since,
+                change,
             },
         );
     }
@@ -313,26 +319,32 @@ impl RosterFile {
         }
     }
 
-    /// Returns the text of the file. It has one member a line, which `Roster::load_one` counts on,
-    /// and which suits `grep` and `diff`.
-    fn render(&self, team: &Team) -> String {
+    /// Returns how often a line has changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Returns the lines of members that have changed since so many changes; all of them if none.
+    pub(crate) fn changed_since(&self, change: Option<u64>) -> impl Iterator<Item = (&Name, &str)> {
+        let lines = self.lines.iter();
+        let new = lines.filter(move |(_, shown)| change.is_none_or(|since| shown.change > since));
+        new.map(|(name, shown)| (name, shown.text.as_str()))
+    }
+
+    /// Returns what stands before the members.
+    pub(crate) fn head(&self, team: &Team) -> String {
         let daemon = serde_json::to_string(&team.daemon).unwrap_or_else(|_| "null".to_owned());
         let name = serde_json::to_string(&team.team_name).unwrap_or_else(|_| "\"\"".to_owned());
         let sandbox = serde_json::to_string(&self.sandbox).unwrap_or_else(|_| "null".to_owned());
-        let members: Vec<_> = self
-            .lines
-            .values()
-            .map(|shown| shown.text.as_str())
-            .collect();
-        let mut text = String::new();
-        let written = write!(
-            text,
-            "{{\"version\":{VERSION},\"seq\":{},\"team_name\":{name},\n\"daemon\":{daemon},\n\"sandbox\":{sandbox},\n\"members\":[\n{}\n]}}\n",
-            team.seq,
-            members.join(",\n")
-        );
-        debug_assert!(written.is_ok());
-        text
+        let seq = team.seq;
+        format!(
+            "{{\"version\":{VERSION},\"seq\":{seq},\"team_name\":{name},\n\"daemon\":{daemon},\n\"sandbox\":{sandbox},\n"
+        )
+    }
+
+    fn render(&self, team: &Team) -> String {
+        let members = self.lines.values().map(|shown| shown.text.as_str());
+        roster_text(&self.head(team), members)
     }
 }
 
@@ -380,6 +392,28 @@ mod tests {
             writes(500_000) >= 70,
             "and a thousand members are shown several times a second all the same"
         );
+    }
+
+    #[test]
+    fn a_host_is_told_the_lines_that_have_changed() {
+        let mut file = RosterFile::default();
+        let shown = |text: &str, change| ShownMember {
+            text: text.to_owned(),
+            status: MemberStatus::Idle,
+            since: 0.0,
+            change,
+        };
+        let name = |text| Name::new(text).unwrap();
+        file.lines.insert(name("alice"), shown("a", 3));
+        file.lines.insert(name("bob"), shown("b", 4));
+        let told = |since| {
+            file.changed_since(since)
+                .map(|(_, text)| text)
+                .collect::<String>()
+        };
+        assert_eq!(told(None), "ab");
+        assert_eq!(told(Some(3)), "b");
+        assert_eq!(told(Some(4)), "");
     }
 
     #[test]

@@ -2,9 +2,15 @@
 
 use std::fmt;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
-use tokio::process::{ChildStderr, Command};
+use tokio::io::{AsyncReadExt, BufReader};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
+
+/// How long an `ssh` may take to end that says nothing more.
+const SSH_ENDS: Duration = Duration::from_secs(5);
 
 /// How much of what `ssh` says is kept, in bytes.
 const MAX_STDERR: u64 = 16 << 10;
@@ -39,9 +45,75 @@ pub(crate) fn ssh(place: &str, key: Option<&Path>, line: &str) -> Command {
     command
 }
 
-/// Why an `ssh` has ended.
+/// An `ssh` that carries what is said in both directions.
+#[derive(Debug)]
+pub(crate) struct SshChannel {
+    /// What the program there says.
+    pub(crate) reads: BufReader<ChildStdout>,
+    /// Takes what it is told.
+    pub(crate) writes: ChildStdin,
+    /// The process.
+    pub(crate) process: SshProcess,
+}
+
+impl SshChannel {
+    /// Runs an `ssh`.
+    ///
+    /// # Errors
+    /// Why it cannot be run.
+    pub(crate) fn open(mut command: Command) -> Result<Self, String> {
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .map_err(|error| format!("cannot run ssh: {error}"))?;
+        let (Some(stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err("ssh has no pipes".to_owned());
+        };
+        Ok(Self {
+            reads: BufReader::with_capacity(64 << 10, stdout),
+            writes: stdin,
+            process: SshProcess {
+                child,
+                said: tokio::spawn(last_of(stderr)),
+            },
+        })
+    }
+}
+
+/// The process of an `ssh`. Dropped, it is killed.
+#[derive(Debug)]
+pub(crate) struct SshProcess {
+    child: Child,
+    said: JoinHandle<String>,
+}
+
+impl SshProcess {
+    /// Waits for the end, and tells how it was. A network that is gone ends an `ssh` by its options.
+    pub(crate) async fn ended(&mut self) -> SshEnd {
+        let status = self.child.wait().await;
+        let said = (&mut self.said).await.unwrap_or_default();
+        SshEnd::of(status.ok().and_then(|status| status.code()), &said)
+    }
+
+    /// Waits a short time for the end of one that says nothing more.
+    pub(crate) async fn ends(&mut self) -> SshEnd {
+        let ended = tokio::time::timeout(SSH_ENDS, self.ended()).await;
+        ended.unwrap_or(SshEnd::Hangs)
+    }
+}
+
+/// How an `ssh` has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SshEnd {
+    /// With what it was to do.
+    Done,
+    /// It has not, although it says nothing more.
+    Hangs,
     /// It could not log in.
     NoLogin,
     /// It does not know who answers.
@@ -56,6 +128,9 @@ impl SshEnd {
     /// Judges the exit code of an `ssh`, and what it or the program there has said last. The texts
     /// are those of OpenSSH 9 (`sshconnect2.c`, `sshconnect.c`) and of shells.
     pub(crate) fn of(code: Option<i32>, said: &str) -> Self {
+        if code == Some(0) {
+            return Self::Done;
+        }
         if said.contains("Permission denied") {
             return Self::NoLogin;
         }
@@ -78,6 +153,8 @@ impl SshEnd {
 impl fmt::Display for SshEnd {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
+            Self::Done => "ssh ended",
+            Self::Hangs => "it says nothing more, and ssh does not end",
             Self::NoLogin => "ssh could not log in without a question",
             Self::UnknownHostKey => "ssh does not know its host key, or knows another one",
             Self::NoProgram => "there is no teamd on the PATH of its login",

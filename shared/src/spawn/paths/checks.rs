@@ -4,7 +4,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{FollowedLink, PathSearch, usage, who};
+use super::{FollowedLink, PathSearch, holds_system_programs, usage, who};
 use crate::control::Refusal;
 use crate::name::Name;
 
@@ -85,6 +85,27 @@ impl PathSearch<'_> {
                 who(self.name)
             ),
             "work in a directory elsewhere, or spawn it with `--sandbox off`",
+        ))
+    }
+
+    /// Refuses a path with the programs of the system in it: what a teammate may change, `teamd` never
+    /// runs again, and the jobs of all checkouts need a shell and `git`.
+    pub(super) fn refuse_system_programs(
+        &self,
+        workspace: &str,
+        writable: &[String],
+    ) -> Result<(), Refusal> {
+        let paths = std::iter::once(workspace).chain(writable.iter().map(String::as_str));
+        let mut paths = paths.filter(|path| holds_system_programs(Path::new(path)));
+        let Some(path) = paths.next() else {
+            return Ok(());
+        };
+        Err(usage(
+            format!(
+                "{} cannot write in all of {path}: the programs of the system are there, and teamd itself runs some",
+                who(self.name)
+            ),
+            "name a directory of its own, with --workspace, --writable or in team.toml",
         ))
     }
 

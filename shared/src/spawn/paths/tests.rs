@@ -231,6 +231,33 @@ fn what_is_recorded_is_not_looked_up_again_and_what_is_new_is() {
 }
 
 #[test]
+fn the_programs_of_the_system_are_in_no_workspace() {
+    let recorded = Recorded::new();
+    let shell = fs::canonicalize("/bin/sh").unwrap();
+    for path in shell.ancestors().skip(1) {
+        let path = path.to_str().unwrap().to_owned();
+        let refused = |terms: TermsPatch| {
+            let refusal = recorded.resolve(false, terms).unwrap_err();
+            assert!(
+                refusal.message.contains("programs of the system"),
+                "{refusal:?}"
+            );
+        };
+        refused(TermsPatch {
+            workspace: Some(path.clone()),
+            ..TermsPatch::default()
+        });
+        refused(TermsPatch {
+            sandbox: SandboxPatch {
+                writable: vec![path],
+                ..SandboxPatch::default()
+            },
+            ..TermsPatch::default()
+        });
+    }
+}
+
+#[test]
 fn a_workspace_that_confined_commands_do_not_see_is_refused() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let workspace = folder.path().to_str().unwrap();

@@ -18,6 +18,19 @@ cut -d ' ' -f 1 theirs | LC_ALL=C sort >known
 # First what is gone goes: what is new may lie below its name. A tag may be known to a teammate, and stays.
 sed -n 's|^\(refs/remotes/[^ ]*\) .*|\1|p' ours | LC_ALL=C sort | LC_ALL=C comm -23 - known >gone
 sed -nE "\@$is_head@!s/^([^ ]*) [^ ]* [^ ]+\$/\1/p" ours >>gone
+# A name lies in the way of one below it, and of one above: then a tag that is gone there goes, too.
+sed -n 's|^\(refs/tags/[^ ]*\) .*|\1|p' ours | LC_ALL=C sort | LC_ALL=C comm -23 - known >kept
+if [ -s kept ]; then
+    cut -d ' ' -f 1 new >names
+    while read -r tag; do
+        ! grep -qF "$tag/" names || echo "$tag"
+        above=${tag%/*}
+        while [ "$above" != refs/tags ]; do
+            ! grep -qxF "$above" names || echo "$tag"
+            above=${above%/*}
+        done
+    done <kept >>gone
+fi
 sort -u gone | sed 's/^/delete /' >delete
 [ ! -s delete ] || git update-ref --no-deref --stdin <delete
 cut -d ' ' -f 2 new | git cat-file --batch-check | sed -n 's/ missing$//p' | sort -u >missing

@@ -2,26 +2,23 @@
 //!
 //! The task of a link remembers nothing of what it carries. It reports by [`Input::Link`].
 
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use teamd_shared::host::{LinkState, line_there};
 use teamd_shared::name::Name;
-use tokio::io::BufReader;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::carry::{LinkNews, LinkTask, next_number, unreachable};
-use crate::io::ssh::{SshEnd, last_of, ssh};
+use crate::io::ssh::{SshChannel, SshEnd, ssh};
 
 /// The pause between two attempts, in the first minute and later.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
 /// How many attempts have the short pause.
 const QUICK_ATTEMPTS: u32 = 30;
-/// How long an `ssh` may take to end that says nothing more.
-const SSH_ENDS: Duration = Duration::from_secs(5);
+
 /// Dials a host.
 #[derive(Debug)]
 pub(super) struct Dialer {
@@ -66,39 +63,29 @@ impl Dialer {
             ""
         };
         let replace = if replaces { " --replace" } else { "" };
-        let mut command = ssh_host(&self.place, self.task.home, &format!("{weak}{replace}"));
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        command
+        ssh_host(&self.place, self.task.home, &format!("{weak}{replace}"))
     }
 
     /// Carries frames until the connection ends. Returns how.
     async fn connect(&self, connection: u64, replaces: bool) -> ConnectionEnd {
-        let mut child = match self.command(replaces).spawn() {
-            Ok(child) => child,
-            Err(error) => {
-                return ConnectionEnd::before(unreachable(format!("cannot run ssh: {error}")));
-            }
+        let channel = match SshChannel::open(self.command(replaces)) {
+            Ok(channel) => channel,
+            Err(why) => return ConnectionEnd::before(unreachable(why)),
         };
-        let (Some(stdin), Some(stdout), Some(stderr)) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take())
-        else {
-            return ConnectionEnd::before(unreachable("ssh has no pipes".to_owned()));
-        };
-        let said = tokio::spawn(last_of(stderr));
-        let mut reader = BufReader::with_capacity(64 << 10, stdout);
+        let SshChannel {
+            mut reads,
+            writes,
+            mut process,
+        } = channel;
         let mut was_up = false;
-        let broken = self
+        let carried = self
             .task
-            .carry(connection, (stdin, &mut reader), &mut was_up)
-            .await;
-        let state = match broken {
+            .carry(connection, (writes, &mut reads), &mut was_up);
+        let state = match carried.await {
             Err(state) => state,
             Ok(()) => {
-                drop(reader);
-                ended_by_itself(&self.task.host.name, &mut child, said).await
+                drop(reads);
+                state_of_end(&self.task.host.name, process.ends().await)
             }
         };
         ConnectionEnd { was_up, state }
@@ -135,23 +122,6 @@ impl ConnectionEnd {
     }
 }
 
-/// Returns what the end of `ssh` says.
-async fn ended_by_itself(
-    name: &Name,
-    child: &mut Child,
-    said: tokio::task::JoinHandle<String>,
-) -> LinkState {
-    let ended = tokio::time::timeout(SSH_ENDS, async {
-        let status = child.wait().await;
-        (status, said.await.unwrap_or_default())
-    });
-    let Ok((status, said)) = ended.await else {
-        return unreachable("it says nothing more, and ssh does not end".to_owned());
-    };
-    let code = status.ok().and_then(|status| status.code());
-    state_of_end(name, SshEnd::of(code, &said))
-}
-
 /// Says whether trying again can help.
 fn state_of_end(name: &Name, end: SshEnd) -> LinkState {
     let attention = |hint: String| LinkState::NeedsAttention {
@@ -164,6 +134,7 @@ fn state_of_end(name: &Name, end: SshEnd) -> LinkState {
         )),
         SshEnd::UnknownHostKey => attention(format!("`teamctl host login {name}` shows it")),
         SshEnd::NoProgram => attention(format!("`teamctl host add {name} --install` installs it")),
+        SshEnd::Done | SshEnd::Hangs => unreachable(end.to_string()),
         SshEnd::Other(why) => unreachable(why),
     }
 }

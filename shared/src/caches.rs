@@ -15,6 +15,10 @@ pub use private::PrivateCaches;
 use crate::control::{Refusal, RefusalCode};
 use crate::environment::Environment;
 
+/// What stands for the caches of a host among the paths that a teammate there may write: that host
+/// knows where they are.
+pub const OF_HOST: &str = "--caches";
+
 /// A tool, and where it keeps what it could get or make again.
 struct CachingTool {
     /// Its program.
@@ -270,7 +274,7 @@ const TOOLCHAINS_OF_GO: (&str, &str) = ("golang.org", "toolchain@");
 ///
 /// # Errors
 /// A folder that cannot be made.
-pub(super) fn caches(environment: &Environment) -> Result<Vec<String>, Refusal> {
+pub fn caches(environment: &Environment) -> Result<Vec<String>, Refusal> {
     let path = environment.path("PATH").unwrap_or_default();
     let programs: Vec<PathBuf> = std::env::split_paths(&path)
         .filter(|folder| folder.is_absolute())

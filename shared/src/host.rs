@@ -278,12 +278,17 @@ fn can_let_in(key: &str) -> Result<(), String> {
 /// # Errors
 /// Why it names no directory there.
 pub fn can_be_workspace(named: &str, host: &Name) -> Result<(), String> {
-    if named.starts_with('/') || named == "~" || named.starts_with("~/") {
+    if is_place(named) {
         return Ok(());
     }
     Err(format!(
         "the workspace {named} does not say where on {host} it is"
     ))
+}
+
+/// Tells whether a path says where on any machine it is.
+pub fn is_place(named: &str) -> bool {
+    named.starts_with('/') || named == "~" || named.starts_with("~/")
 }
 
 /// The folder below the login directory of a host into which `host add --install` puts programs.

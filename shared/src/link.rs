@@ -20,6 +20,7 @@ use crate::member::{Emptied, Member};
 use crate::message::Message;
 use crate::name::Name;
 use crate::process::Identity;
+use crate::terms::{McpServer, Terms};
 
 /// The line with which the stream of a host begins.
 pub const MAGIC: &str = "teamd-link";
@@ -35,7 +36,7 @@ pub const MAX_LINK_FRAME: usize = MAX_FRAME - 64;
 pub const MAX_BANNER: usize = 64 << 10;
 
 /// The prefixes of variables that a worker on a host gets beside keys.
-const GIVEN: [&str; 3] = ["TEAM_", "ANTHROPIC_", "OPENAI_"];
+const GIVEN: [&str; 4] = ["TEAM_", "ANTHROPIC_", "OPENAI_", "GOOGLE_GEMINI_"];
 
 /// Those that say something about home alone.
 const OF_HOME: [&str; 2] = ["TEAM_DIR", "TEAM_FILE"];
@@ -475,17 +476,32 @@ impl MailLine {
 /// The variable with the names of further variables that a worker on a host gets.
 const NAMES: &str = "TEAM_HOST_ENV";
 
-/// Names further variables that a worker on a host gets.
-pub fn name_for_hosts(environment: &mut Environment, names: &[String]) {
-    environment.unset(NAMES);
-    if !names.is_empty() {
-        environment.set(NAMES, &names.join(" "));
+/// The variable with the names of those that its MCP servers get.
+const NAMES_OF_SERVERS: &str = "TEAM_HOST_MCP_ENV";
+
+/// Names further variables that a worker on a host gets: those that `team.toml` names for all on
+/// this host, and those of its MCP servers. The token of a person's subscription is only for an
+/// agent that logs in with it, and only if it is named for the host.
+pub fn name_for_hosts(environment: &mut Environment, names: &[String], terms: &Terms) {
+    let uses_token = terms.program.as_ref().is_some_and(|it| it.login.is_token());
+    let names = names.iter().map(String::as_str);
+    let names: Vec<&str> = names
+        .filter(|name| uses_token || *name != CLAUDE_TOKEN)
+        .collect();
+    let of_servers: Vec<&str> = terms.mcp.iter().flat_map(McpServer::variables).collect();
+    for (variable, mut names) in [(NAMES, names), (NAMES_OF_SERVERS, of_servers)] {
+        environment.unset(variable);
+        // It would name two.
+        names.retain(|name| !name.contains(' '));
+        if !names.is_empty() {
+            environment.set(variable, &names.join(" "));
+        }
     }
 }
 
 /// Returns what a worker on a host gets of an environment at home: keys and settings of its model's
 /// service, and what is named for it. Nothing else means anything on another machine, and neither
-/// does a path.
+/// does a path. What a server would get as each command does, such as `PATH`, is the host's.
 pub fn given_to_hosts(environment: &Environment) -> Vec<Variable> {
     let is_key = |name: &str| SECRETS.contains(&name) && name != CLAUDE_TOKEN;
     let is_setting = |name: &str| {
@@ -493,11 +509,14 @@ pub fn given_to_hosts(environment: &Environment) -> Vec<Variable> {
     };
     let named = environment.value(NAMES).unwrap_or_default();
     let is_named = |name: &str| named.split(' ').any(|it| it == name);
+    let of_servers = environment.value(NAMES_OF_SERVERS).unwrap_or_default();
+    let is_of_server =
+        |name: &str| !is_model_key(name.as_bytes()) && of_servers.split(' ').any(|it| it == name);
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
     let mut given = Vec::new();
     for (name, value) in &environment.secrets {
         if let (Some(name), Some(value)) = (text(name), text(value))
-            && (is_key(&name) || is_named(&name))
+            && (is_key(&name) || is_named(&name) || is_of_server(&name))
         {
             given.push(Variable { name, value });
         }
@@ -530,7 +549,10 @@ pub fn with_variables(mut environment: Environment, variables: Vec<Variable>) ->
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::terms::{Agent, Login, Protocol};
 
     #[test]
     fn a_host_gets_the_keys_of_the_service_and_nothing_else_of_home() {
@@ -563,12 +585,70 @@ mod tests {
         let mut home = Environment::default();
         home.set("CUDA_HOME", "/opt/cuda");
         home.set("EDITOR", "vi");
-        name_for_hosts(&mut home, &["CUDA_HOME".to_owned(), "NOT_SET".to_owned()]);
+        let names = ["CUDA_HOME".to_owned(), "NOT_SET".to_owned()];
+        name_for_hosts(&mut home, &names, &Terms::default());
         let there = with_variables(Environment::default(), given_to_hosts(&home));
         assert_eq!(there.value("CUDA_HOME").as_deref(), Some("/opt/cuda"));
         assert_eq!(there.value("EDITOR"), None);
         // A host daemon says it to the next daemon of home.
         assert_eq!(given_to_hosts(&there), given_to_hosts(&home));
+    }
+
+    fn names(given: &[Variable]) -> Vec<&str> {
+        given.iter().map(|it| it.name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_host_gets_the_secrets_of_its_servers_and_no_place_of_home() {
+        let pair = |name: &str, value: &str| (name.into(), value.into());
+        let mut home = Environment {
+            variables: vec![pair("HOME", "/home/u"), pair("PATH", "/usr/bin")],
+            secrets: vec![
+                pair("FILES_TOKEN", "token"),
+                pair("OTHER_TOKEN", "other"),
+                pair(CLAUDE_TOKEN, "token"),
+            ],
+            umask: 0o22,
+        };
+        let server = json!({"name": "files", "timeout": 60, "transport": {"stdio": {"command": ["f"],
+            "env": ["FILES_TOKEN", "HOME", "PATH", CLAUDE_TOKEN], "hosts": []}}});
+        let mut terms = Terms::default();
+        terms.mcp.push(serde_json::from_value(server).unwrap());
+        name_for_hosts(&mut home, &[], &terms);
+        let given = given_to_hosts(&home);
+        assert_eq!(names(&given), ["FILES_TOKEN", NAMES_OF_SERVERS]);
+        let there = with_variables(Environment::default(), given);
+        assert_eq!(there.secrets, [pair("FILES_TOKEN", "token")]);
+        assert_eq!(given_to_hosts(&there), given_to_hosts(&home));
+        name_for_hosts(&mut home, &[], &Terms::default());
+        assert!(given_to_hosts(&home).is_empty());
+    }
+
+    #[test]
+    fn the_token_of_a_person_goes_where_it_is_named_and_used() {
+        let mut home = Environment::default();
+        let token = (CLAUDE_TOKEN.into(), b"token".to_vec());
+        home.secrets.push(token.clone());
+        let mut terms = Terms::default();
+        let mut agent = Agent {
+            name: "claude".to_owned(),
+            command: vec!["claude".to_owned()],
+            protocol: Protocol::Claude,
+            login: Login::Key,
+        };
+        let named = [CLAUDE_TOKEN.to_owned()];
+        for (login, named, crosses) in [
+            (None, &named[..], false),
+            (Some(Login::Key), &named[..], false),
+            (Some(Login::Token), &[], false),
+            (Some(Login::Token), &named[..], true),
+        ] {
+            agent.login = login.unwrap_or_default();
+            terms.program = login.map(|_| agent.clone());
+            name_for_hosts(&mut home, named, &terms);
+            let there = with_variables(Environment::default(), given_to_hosts(&home));
+            assert_eq!(there.secrets.contains(&token), crosses, "{login:?}");
+        }
     }
 
     #[test]

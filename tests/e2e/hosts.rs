@@ -22,7 +22,9 @@ mkdir -p "$FAR/$1/work"
 cd "$FAR/$1" || exit 1
 HOME=$FAR/$1
 unset XDG_DATA_HOME XDG_CONFIG_HOME XDG_STATE_HOME XDG_RUNTIME_DIR TEAM_DIR TEAM_FILE
+PATH=$HOME/bin:${PATH#*/only-at-home:}
 [ -e "$FAR/$1.bare" ] || PATH=$FAR_BIN:$PATH
+[ ! -e "$FAR/$1.env" ] || . "$FAR/$1.env"
 case $2 in
 *--give*)
     [ ! -e "$FAR/noisy" ] || head -c 100000 /dev/zero | tr '\0' x >&2
@@ -84,7 +86,7 @@ impl Hosts {
             .teamctl([&words[..], &["--model", "script"]].concat())
     }
 
-    fn send(&self, to: &str, text: &str) {
+    pub(crate) fn send(&self, to: &str, text: &str) {
         self.team.teamctl(["send", to, text]).ok();
     }
 
@@ -96,7 +98,7 @@ impl Hosts {
     }
 
     /// The process of a teammate on a host.
-    fn host_pid(&self, name: &str) -> i32 {
+    pub(crate) fn host_pid(&self, name: &str) -> i32 {
         let pid = self.team.member(name)["host_pid"].as_i64().unwrap();
         i32::try_from(pid).unwrap()
     }
@@ -116,7 +118,7 @@ impl Hosts {
         self.until_link(host, "up");
     }
 
-    fn until_link(&self, host: &str, state: &str) {
+    pub(crate) fn until_link(&self, host: &str, state: &str) {
         self.team
             .until(&format!("the link to {host} to be {state}"), || {
                 let hosts = self.team.json(["host", "list"]);
@@ -126,13 +128,13 @@ impl Hosts {
             });
     }
 
-    fn until_made(&self, host: &str, file: &str) {
+    pub(crate) fn until_made(&self, host: &str, file: &str) {
         let file = self.far.join(host).join("work").join(file);
         self.team.until("the file on the host", || file.exists());
     }
 
     /// The inbox of a member on a host.
-    fn inbox_there(&self, host: &str, name: &str) -> PathBuf {
+    pub(crate) fn inbox_there(&self, host: &str, name: &str) -> PathBuf {
         let teams = self.far.join(host).join(".local/share/teamd/hosts");
         let team = std::fs::read_dir(teams).unwrap().next().unwrap().unwrap();
         team.path().join(format!(".team/inbox/{name}.jsonl"))
@@ -151,7 +153,7 @@ impl Hosts {
     }
 
     /// The texts in the lead's inbox from a teammate.
-    fn told_by(&self, name: &str) -> Vec<String> {
+    pub(crate) fn told_by(&self, name: &str) -> Vec<String> {
         let inbox = self.team.inbox("lead");
         let from = inbox.iter().filter(|line| line["from"] == name);
         from.map(|line| line["content"].as_str().unwrap().to_owned())

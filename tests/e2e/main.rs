@@ -34,6 +34,7 @@ mod hooks;
 mod hostd;
 mod hostile;
 mod hosts;
+mod hosts_agents;
 mod hosts_invited;
 mod hosts_work;
 mod incarnations;

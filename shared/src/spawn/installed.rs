@@ -3,28 +3,40 @@
 use crate::control::{Refusal, RefusalCode, SpawnOrder};
 use crate::environment::Environment;
 use crate::installed::{command_of_agent, installed_at, without_launcher};
-use crate::terms::{McpServer, McpTransport};
+use crate::terms::{AgentProgram, McpServer, McpTransport};
 
 /// Replaces the programs of the agent and of the MCP servers that an order names by those that were
-/// installed for them.
+/// installed for them. Those of a teammate on a host are found there.
 ///
 /// # Errors
 /// [`RefusalCode::Failed`] if a command begins with a launcher, and nothing was installed.
 pub fn use_installed(order: &mut SpawnOrder) -> Result<(), Refusal> {
     let environment = &order.environment;
     if let (Some(name), Some(program)) = (&order.terms.agent, &mut order.terms.program) {
-        let resolved = command_of_agent(name, program, environment).map_err(|error| {
-            let install = format!("teamctl agents install {name}");
-            let hint = error.hint(&install, &format!("[agents.{name}]"));
-            let why = format!("the agent {name} cannot be started: {error}");
-            Refusal::new(RefusalCode::Failed, why).hint(hint)
-        })?;
-        program.command = resolved.command;
+        program.command = installed_agent(name, program, environment)?;
     }
     for server in &mut order.terms.servers {
         *server = installed_server(server, environment)?;
     }
     Ok(())
+}
+
+/// Returns the command of an agent as a spawn starts it: without a launcher.
+///
+/// # Errors
+/// [`RefusalCode::Failed`] if it begins with a launcher, and nothing was installed.
+pub fn installed_agent(
+    name: &str,
+    program: &AgentProgram,
+    environment: &Environment,
+) -> Result<Vec<String>, Refusal> {
+    let resolved = command_of_agent(name, program, environment).map_err(|error| {
+        let install = format!("teamctl agents install {name}");
+        let hint = error.hint(&install, &format!("[agents.{name}]"));
+        let why = format!("the agent {name} cannot be started: {error}");
+        Refusal::new(RefusalCode::Failed, why).hint(hint)
+    })?;
+    Ok(resolved.command)
 }
 
 /// Returns an MCP server as a spawn starts it: without a launcher.

@@ -98,7 +98,9 @@ pub fn resolve_login(
         asked_for.command = known.command;
     }
     let login = config.login(&name, &asked_for);
-    if login.is_token() && order.environment.value(CLAUDE_TOKEN).is_none() {
+    // That host may have one of its own, and says so otherwise.
+    let is_hosted = terms.host.is_some() || recorded.is_some_and(|member| member.host.is_some());
+    if login.is_token() && !is_hosted && order.environment.value(CLAUDE_TOKEN).is_none() {
         return Err(LoginError::NoToken {
             agent: name,
             config: config.path,
@@ -191,6 +193,16 @@ mod tests {
         }
         let missing = resolved(&mut order(Some("claude"), false, false), None, &home);
         assert!(missing.unwrap_err().contains("`claude setup-token`"));
+    }
+
+    #[test]
+    fn a_host_says_itself_whether_it_has_a_token() {
+        let (_scratch, home) = user("[agents.claude]\nlogin = 'token'\n");
+        let mut hosted = order(Some("claude"), false, false);
+        hosted.terms.host = Some(Name::new("box").unwrap());
+        assert_eq!(resolved(&mut hosted, None, &home), Ok(Login::Token));
+        hosted.terms.plan = Some(true);
+        assert!(resolved(&mut hosted, None, &home).is_err());
     }
 
     #[test]

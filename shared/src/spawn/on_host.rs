@@ -1,8 +1,10 @@
 //! A teammate on a host: what its order may name. Its paths are the host's, which resolves them.
 
+use crate::caches;
 use crate::control::{Refusal, RefusalCode, SpawnOrder};
-use crate::host::can_be_workspace;
+use crate::host::{can_be_workspace, is_place};
 use crate::name::Name;
+use crate::terms::add;
 
 use super::RecordedPaths;
 
@@ -20,21 +22,21 @@ pub(super) fn check_on_host(
     if *name == Name::lead() {
         return Err(usage("the lead agent runs at home", "leave `--host` out"));
     }
-    if terms.program.is_some() || !terms.servers.is_empty() {
+    let sandbox = &mut terms.sandbox;
+    sandbox.writable = std::mem::take(&mut sandbox.named_writable);
+    if let Some(named) = sandbox.writable.iter().find(|path| !is_place(path)) {
         return Err(usage(
-            format!("the programs of agents and MCP servers are looked up at home, not on {host}"),
-            "use the built-in agent there, with `--model`",
+            format!("what {name} may write on {host} is not said by the path {named}"),
+            "name it absolute, or beginning with `~/` (in quotes)",
         ));
     }
-    let sandbox = &mut terms.sandbox;
-    if sandbox.caches.take() == Some(true) || !sandbox.writable.is_empty() {
-        return Err(usage(
-            format!("on {host} a teammate writes in its workspace alone"),
-            "leave `--writable` and `--caches` out",
-        ));
+    if sandbox.caches.take() == Some(true) {
+        add(&mut sandbox.writable, &[caches::OF_HOST.to_owned()]);
     }
     // What a teammate at home may see of the home there says nothing about another machine.
     sandbox.visible.clear();
+    // Those of a lead are of home.
+    let recorded = recorded.filter(|paths| paths.host.is_some());
     let had_checkout = recorded.is_some_and(|paths| paths.has_checkout);
     if terms.checkout.unwrap_or(had_checkout) {
         return match terms.workspace.take() {

@@ -8,6 +8,8 @@
 
 mod checks;
 
+pub use checks::repository_of;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -56,6 +58,7 @@ pub fn resolve_paths<E: From<Refusal>>(
         return Ok(check_on_host(order, &host, recorded)?);
     }
     let terms = &mut order.terms;
+    terms.sandbox.named_writable.clear();
     if terms.sandbox.caches.take() == Some(true) {
         add(&mut terms.sandbox.writable, &caches(&order.environment)?);
     }

@@ -10,7 +10,7 @@ use crate::environment::Environment;
 use crate::member::{Terms, TermsPatch};
 use crate::name::Name;
 use crate::price::Dollars;
-use crate::spawn::installed::differ_in_version_alone;
+use crate::spawn::installed::{differ_in_version_alone, installed_server};
 use crate::spawn::{
     RecordedPaths, SpawnRequest, Widening, require_key, require_price, resolve, resolve_login,
     resolve_paths, roster, state, use_installed,
@@ -18,7 +18,7 @@ use crate::spawn::{
 use crate::state::StateDir;
 use crate::team_dir::TeamDir;
 use crate::team_file::TeamFile;
-use crate::terms::{Network, Permissions, SandboxMode, Total};
+use crate::terms::{McpServer, Network, Permissions, SandboxMode, Total};
 use crate::tools::{SpawnTeammate, non_blank};
 
 /// The lead agent, as the teammates that it spawns see it: none of them may do more.
@@ -69,7 +69,9 @@ impl Spawner {
         let variable = |name: &str| self.environment.path(name).map(PathBuf::into_os_string);
         let login = resolve_login(&mut order, None, variable);
         let login = login.map_err(|error| format!("{error} (hint: {})", error.hint()))?;
-        use_installed(&mut order)?;
+        if order.terms.host.is_none() {
+            use_installed(&mut order)?;
+        }
         if !login.is_token()
             && let Some(model) = &order.terms.model
         {
@@ -113,18 +115,11 @@ impl Spawner {
         if *permissions == Permissions::Ask {
             terms.permissions = Some(Permissions::Ask);
         }
-        // A person may have installed a newer version since the lead agent was spawned: it gives
-        // what it has itself.
-        for server in &mut terms.servers {
-            let mut own = self.terms.mcp.iter();
-            if let Some(own) = own.find(|own| differ_in_version_alone(own, server)) {
-                *server = own.clone();
-            }
-        }
         // What the file says of servers that the lead agent does not have is for a person to start.
+        let is_hosted = terms.host.is_some();
         terms
             .servers
-            .retain(|server| self.terms.mcp.contains(server));
+            .retain_mut(|server| self.has(server, is_hosted));
         terms.mcp = terms
             .servers
             .iter()
@@ -144,6 +139,24 @@ impl Spawner {
         terms.cpu_time = terms.cpu_time.or(bounds.cpu_time);
         terms.max_procs = terms.max_procs.or(bounds.max_procs);
         terms.max_time = terms.max_time.or(bounds.max_time);
+    }
+
+    /// Tells whether the lead agent itself has this MCP server. A person may have installed a newer
+    /// version since the lead agent was spawned: it gives what it has itself. A host has its own.
+    fn has(&self, server: &mut McpServer, is_hosted: bool) -> bool {
+        let here = if is_hosted {
+            installed_server(server, &self.environment).unwrap_or_else(|_| server.clone())
+        } else {
+            server.clone()
+        };
+        let mut own = self.terms.mcp.iter();
+        let Some(own) = own.find(|own| differ_in_version_alone(own, &here)) else {
+            return false;
+        };
+        if !is_hosted {
+            *server = own.clone();
+        }
+        true
     }
 
     /// Makes sure that the lead agent itself has these MCP servers.

@@ -1,9 +1,11 @@
 //! `[hosts.NAME]`: how a host is to be. The journal has the hosts; a command that uses one records
 //! what the file says of it.
 
-use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::{Deserialize, Deserializer};
 
 use crate::effects::KeyEffects;
+use crate::environment::CLAUDE_TOKEN;
 use crate::host::{Host, HostTerms, HostWay};
 use crate::name::Name;
 use crate::terms::{count, variables};
@@ -20,8 +22,18 @@ pub struct HostTable {
     /// Where those work that name no directory.
     workspace: Option<String>,
     /// The names of further variables that they get.
-    #[serde(deserialize_with = "variables")]
+    #[serde(deserialize_with = "variables_of_host")]
     env: Vec<String>,
+}
+
+/// Reads names of variables. The token of a person's subscription is kept at home unless it is named
+/// here; the keys of models cross anyway.
+fn variables_of_host<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    let mut others = names.clone();
+    others.retain(|name| name != CLAUDE_TOKEN);
+    let checked: Result<_, D::Error> = variables(others.into_deserializer());
+    checked.map(|_| names)
 }
 
 impl HostTable {

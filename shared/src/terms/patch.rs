@@ -162,6 +162,10 @@ pub struct SandboxPatch {
     /// Directory or file outside the workspace that its commands may write (repeatable)
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, help_heading = SANDBOX)]
     pub writable: Vec<String>,
+    /// The same as they are named: on a host they are paths of that machine.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub named_writable: Vec<String>,
     /// Let its commands write the caches of cargo, npm, pip, go and other tools, but not their
     /// programs
     #[arg(long, num_args = 0, default_missing_value = "true", help_heading = SANDBOX)]
@@ -245,10 +249,12 @@ impl TermsPatch {
     pub fn make_absolute(&mut self, base: &Path, lookup: Lookup<'_>) -> Result<(), SettingError> {
         let SandboxPatch {
             writable,
+            named_writable,
             hidden,
             visible,
             ..
         } = &mut self.sandbox;
+        named_writable.clone_from(writable);
         let lists = [writable, hidden, visible];
         // On a host, the workspace is a path of that machine.
         let workspace = self.workspace.iter_mut().filter(|_| self.host.is_none());
@@ -405,6 +411,7 @@ impl SandboxPatch {
             network,
             ports,
             writable,
+            named_writable: _,
             caches,
             hidden,
             visible,
@@ -446,6 +453,7 @@ impl SandboxPatch {
 
     fn merge(mut self, below: &Self) -> Self {
         add(&mut self.writable, &below.writable);
+        add(&mut self.named_writable, &below.named_writable);
         add(&mut self.hidden, &below.hidden);
         add(&mut self.visible, &below.visible);
         add(&mut self.env, &below.env);

@@ -142,6 +142,7 @@ impl SpawnTeammate {
             network: None,
             ports: None,
             writable: Vec::new(),
+            named_writable: Vec::new(),
             caches: None,
             hidden: Vec::new(),
             visible: Vec::new(),

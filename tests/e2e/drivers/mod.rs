@@ -24,24 +24,24 @@ use metered::*;
 use questions::*;
 use recovery::*;
 
-const KEY: &str = "sk-fake-0123456789-never-to-be-seen";
+pub(crate) const KEY: &str = "sk-fake-0123456789-never-to-be-seen";
 
 /// An agent, and its stub.
-struct Stub {
-    agent: &'static str,
-    protocol: &'static str,
+pub(crate) struct Stub {
+    pub(crate) agent: &'static str,
+    pub(crate) protocol: &'static str,
     /// Its arguments, as they stand in team.toml.
     arguments: &'static str,
-    program: &'static str,
+    pub(crate) program: &'static str,
     /// The variable of its key.
-    key: &'static str,
+    pub(crate) key: &'static str,
     /// Where its sessions are, below its state directory.
-    sessions: &'static str,
+    pub(crate) sessions: &'static str,
     /// What its model calls the tool that runs a command.
-    command: &'static str,
+    pub(crate) command: &'static str,
 }
 
-const CLAUDE: Stub = Stub {
+pub(crate) const CLAUDE: Stub = Stub {
     agent: "claude",
     protocol: "claude",
     arguments: "",
@@ -51,7 +51,7 @@ const CLAUDE: Stub = Stub {
     command: "Bash",
 };
 
-const CODEX: Stub = Stub {
+pub(crate) const CODEX: Stub = Stub {
     agent: "codex",
     protocol: "codex",
     arguments: "",
@@ -61,7 +61,7 @@ const CODEX: Stub = Stub {
     command: "exec_command",
 };
 
-const ACP: Stub = Stub {
+pub(crate) const ACP: Stub = Stub {
     agent: "opencode",
     protocol: "acp",
     arguments: ", 'acp'",

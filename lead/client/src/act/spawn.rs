@@ -1,5 +1,6 @@
 //! Spawns a teammate: makes the order, and waits until the worker is ready.
 
+use std::path::Path;
 use std::time::Duration;
 
 use teamd_shared::config::Roster;
@@ -165,6 +166,7 @@ fn resolved(
     let recorded = if request.resume { earlier } else { None };
     let environment = Environment::of_self();
     let default_model = model_of_key(&|name| environment.value(name));
+    let written = request.flags.sandbox.writable.clone();
     let mut order = resolve(
         request,
         default_model,
@@ -173,17 +175,12 @@ fn resolved(
         context.trusted_file()?,
     )?;
     let login = resolve_login(&mut order, recorded, |name| std::env::var_os(name))?;
-    use_installed(&mut order)?;
     require_price(&order, recorded)?;
-    if let Some(name) = &order.terms.agent
-        && let Some(program) = &order.terms.program
-    {
-        for note in agents::check(name, program, &order.environment)?.iter() {
-            context.out.note(note);
-        }
-    }
-    for server in &order.terms.servers {
-        mcp::check(server, &order.environment)?;
+    let recorded_host = recorded.and_then(|member| member.host.as_ref());
+    // A host looks for paths and programs itself.
+    if order.terms.host.is_none() && recorded_host.is_none() {
+        must_be_there(&written)?;
+        find_programs(context, &mut order)?;
     }
     // An agent with a token of its own needs no key.
     if login.is_token() {
@@ -194,6 +191,36 @@ fn resolved(
         require_key(&model, &|variable| order.environment.value(variable))?;
     }
     Ok(order)
+}
+
+/// Makes sure that what a person lets a teammate write is there.
+fn must_be_there(writable: &[String]) -> Result<(), CommandError> {
+    for path in writable {
+        Path::new(path).metadata().map_err(|error| {
+            CommandError::new(
+                ExitCode::Usage,
+                format!("--writable {path} cannot be used: {error}"),
+            )
+            .hint("name a directory or a file that exists, outside the team directory")
+        })?;
+    }
+    Ok(())
+}
+
+/// Makes sure that the agent and the MCP servers of an order can be started.
+fn find_programs(context: &Context, order: &mut SpawnOrder) -> Result<(), CommandError> {
+    use_installed(order)?;
+    if let Some(name) = &order.terms.agent
+        && let Some(program) = &order.terms.program
+    {
+        for note in agents::check(name, program, &order.environment)?.iter() {
+            context.out.note(note);
+        }
+    }
+    for server in &order.terms.servers {
+        mcp::check(server, &order.environment)?;
+    }
+    Ok(())
 }
 
 /// Makes the paths of flags absolute: the daemon has another current directory.
@@ -239,4 +266,16 @@ fn end_of_log(dir: &TeamDir, name: &Name) -> Vec<String> {
         .iter()
         .map(|line| escape::line(&String::from_utf8_lossy(line)).into_owned())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_written_is_there() {
+        let checked = |path: &str| must_be_there(&[path.to_owned()]);
+        assert_eq!(checked("src"), Ok(()));
+        assert_eq!(checked("nowhere").unwrap_err().code(), ExitCode::Usage);
+    }
 }

@@ -37,17 +37,19 @@ pub fn check(server: &McpServer, environment: &Environment) -> Result<(), Comman
             "install it, or correct `command` in `[mcp.{name}]` of team.toml"
         )));
     }
-    let unset = server
-        .variables()
-        .into_iter()
-        .find(|variable| environment.value(variable).is_none());
-    match unset {
+    match unset_variable(server, environment) {
         Some(variable) => Err(failed(format!(
             "the MCP server {name} needs {variable}, which is not set"
         ))
         .hint("set it in this shell; its value is in no file")),
         None => Ok(()),
     }
+}
+
+/// Returns the first variable that a server needs and that is not set.
+pub fn unset_variable<'s>(server: &'s McpServer, environment: &Environment) -> Option<&'s str> {
+    let mut variables = server.variables().into_iter();
+    variables.find(|variable| environment.value(variable).is_none())
 }
 
 /// A server, as it is listed.
@@ -120,7 +122,14 @@ impl ServerRow {
         let mut teammates: Vec<Name> = Vec::new();
         for member in team.iter().flat_map(|team| team.members.values()) {
             let is_here = !member.record.phase.is_ended();
-            if is_here && member.record.terms.mcp.iter().any(|own| own == started) {
+            let terms = &member.record.terms;
+            // What a host starts is its own, and the record has what is written.
+            let its = if terms.host.is_some() {
+                server
+            } else {
+                started
+            };
+            if is_here && terms.mcp.contains(its) {
                 teammates.push(member.record.name.clone());
             }
         }

@@ -182,7 +182,7 @@ fn note_sandbox(context: &Context, roster: &Roster, rows: &[MemberRow<'_>]) {
     }
     let with_agent: Vec<&str> = rows
         .iter()
-        .filter(|row| row.member.agent.is_some())
+        .filter(|row| row.member.agent.is_some() && row.member.host.is_none())
         .map(|row| row.member.name.as_str())
         .collect();
     if !sandbox.has_live_gate() && !with_agent.is_empty() {

@@ -37,10 +37,12 @@ pub(super) fn welcome(
     territory: Vec<String>,
     watch: bool,
 ) -> Welcome {
-    welcome
-        .terms
-        .workspace
-        .clone_from(&spawned.member.terms.workspace);
+    let there = &mut welcome.terms;
+    let here = &spawned.member.terms;
+    there.workspace.clone_from(&here.workspace);
+    there.program.clone_from(&here.program);
+    there.mcp.clone_from(&here.mcp);
+    there.sandbox.writable.clone_from(&here.sandbox.writable);
     welcome.begins_at = spawned.member.begins_at;
     welcome.environment = environment;
     welcome.territory = territory;
@@ -79,7 +81,7 @@ pub(super) fn hosted_end(ended: Ended, inbox: Option<LinePlace>, left: bool) -> 
     }
 }
 
-/// Returns the path that a workspace names, where the user of this host has that home directory.
+/// Returns the path that is named, where the user of this host has that home directory.
 ///
 /// # Errors
 /// Why it names none. Fits behind "error: ".
@@ -94,9 +96,7 @@ pub(super) fn named_path(named: &str, login_dir: &Path) -> Result<PathBuf, Strin
     if path.is_absolute() {
         Ok(path)
     } else {
-        Err(format!(
-            "the workspace {named} is neither absolute nor below `~/`"
-        ))
+        Err(format!("{named} is neither absolute nor below `~/`"))
     }
 }
 

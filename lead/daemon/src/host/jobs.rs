@@ -11,6 +11,7 @@ use teamd_shared::link::{FromHost, MAX_LINK_FRAME};
 use teamd_shared::process::How;
 use uuid::Uuid;
 
+use super::places::real_paths;
 use super::run::HostDaemon;
 use crate::io::jobs::{JobProcess, MOST, read_report, start};
 use crate::io::workers::Supervisor;
@@ -166,8 +167,16 @@ impl HostDaemon {
             text.ok_or_else(|| format!("{} is not UTF-8", path.display()))
         };
         let step = match order.step {
-            GitStep::Make(make) => {
+            GitStep::Make(mut make) => {
                 let checkouts = text(&self.jobs.checkouts)?;
+                let sandbox = &mut make.sandbox;
+                let environment = Environment::of_self();
+                let (writable, unusable) =
+                    self.writable(&order.name, &sandbox.writable, &environment);
+                if let Some(why) = unusable.into_iter().next() {
+                    return Err(why);
+                }
+                sandbox.writable = real_paths(&writable);
                 GitStep::Make(Box::new(MakeOrder {
                     at: Some(checkouts.clone()),
                     otherwise: checkouts,

@@ -40,6 +40,8 @@ mod links;
 mod logs;
 mod mail;
 mod orders;
+mod places;
+mod programs;
 mod record;
 pub(super) mod relay;
 pub(super) mod run;

@@ -1,7 +1,5 @@
 //! What home says, and what this host does about it.
 
-use std::path::{Path, PathBuf};
-
 use teamd_shared::clock;
 use teamd_shared::control::ToWorker;
 use teamd_shared::environment::Environment;
@@ -12,16 +10,14 @@ use teamd_shared::link::{
     StartOrder, ToHost, with_variables,
 };
 use teamd_shared::name::Name;
-use teamd_shared::place::follow;
 use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
-use teamd_shared::spawn::{can_work, holds_system_programs};
-use teamd_shared::user_dirs::login_dir;
 
-use super::frames::{incarnation, named_path, to_worker, welcome, whose};
+use super::frames::{incarnation, to_worker, welcome, whose};
 use super::mail::Outboxes;
+use super::places::real_paths;
 use super::run::HostDaemon;
-use super::state::{HostRecord, Obeyed, Spawned, Standing};
+use super::state::{HostRecord, NamedPrograms, Obeyed, Spawned, Standing};
 use crate::core::incarnation::Incarnation;
 use crate::io::mail_relay::IntakeError;
 use crate::io::workers::StartedWorker;
@@ -253,10 +249,26 @@ impl HostDaemon {
         let returned_up_to = self.returned_up_to(&order);
         let named = order.member.terms.workspace.clone();
         let workspace = self.workspace(&order.member.name, &named)?;
+        let programs = NamedPrograms::of(&order.member.terms);
+        let known = self.log.state.programs(&order, &programs).cloned();
         let mut member = order.member;
         member.terms.workspace = workspace;
         member.begins_at = begins_at;
-        let environment = with_variables(Environment::of_self(), order.variables);
+        let given = order.variables.iter().map(|it| it.name.clone());
+        let given: Vec<String> = given.collect();
+        let mut environment = with_variables(Environment::of_self(), order.variables);
+        environment.tell_unattended(&given);
+        let sandbox = &mut member.terms.sandbox;
+        let (writable, unusable) = self.writable(&member.name, &sandbox.writable, &environment);
+        sandbox.writable = real_paths(&writable);
+        for why in unusable {
+            if member.conversation == member.incarnation {
+                return Err(why);
+            }
+            // A conversation goes on all the same: no later order takes a path back.
+            self.warn(why);
+        }
+        self.find_programs(&mut member.terms, known.as_ref(), &environment)?;
         let StartedWorker { identity, cgroup } = self.workers.start(&member, environment)?;
         member.process = Some(identity.clone());
         member.cgroup = cgroup;
@@ -264,6 +276,8 @@ impl HostDaemon {
         let spawned = Spawned {
             member,
             named,
+            programs,
+            writable,
             returned_up_to,
         };
         match self.log.append(HostRecord::Spawned(Box::new(spawned))) {
@@ -316,42 +330,6 @@ impl HostDaemon {
             Err(ReadError::NoInbox(_)) => Ok(None),
             other => other.map_err(|error| format!("the inbox of {name} cannot be read: {error}")),
         }
-    }
-
-    /// Returns the real path of a workspace. It is looked up once: a link that is there later can be
-    /// of a tool.
-    fn workspace(&self, name: &Name, named: &str) -> Result<String, String> {
-        let real = match self.log.state.workspace(name, named) {
-            Some(known) => known.to_owned(),
-            None => self.find_workspace(named)?,
-        };
-        can_work(name, Path::new(&real))?;
-        Ok(real)
-    }
-
-    fn find_workspace(&self, named: &str) -> Result<String, String> {
-        let cannot =
-            |why: &dyn std::fmt::Display| format!("the workspace {named} cannot be used: {why}");
-        let login_dir = login_dir(|name| std::env::var_os(name)).map_err(|why| cannot(&why))?;
-        let path = named_path(named, &login_dir)?;
-        let territory = self.log.state.territory();
-        let real: Result<PathBuf, std::io::Error> = follow(&path, |link| {
-            if territory.iter().any(|tools| link.starts_with(tools)) {
-                let why = format!("{} is a link that a tool can have made", link.display());
-                return Err(std::io::Error::other(why));
-            }
-            Ok(())
-        });
-        let real = real.map_err(|why| cannot(&why))?;
-        if real.starts_with(self.dir.root()) {
-            return Err(cannot(&"it lies in the team directory of the host daemon"));
-        }
-        if holds_system_programs(&real) {
-            return Err(cannot(&"the programs of the system are there"));
-        }
-        real.into_os_string()
-            .into_string()
-            .map_err(|_| cannot(&"its real path is not UTF-8"))
     }
 
     /// Appends a line of home to the inbox of a member of this host. Where that does not work now,

@@ -8,6 +8,7 @@ use teamd_shared::link::{HomeIdentity, HostedEnd, StartOrder, Whose};
 use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
+use teamd_shared::terms::{McpServer, Terms};
 
 use crate::core::incarnation::Incarnation;
 
@@ -53,8 +54,32 @@ pub(super) struct Spawned {
     pub(super) member: Member,
     /// The workspace as home named it.
     pub(super) named: String,
+    /// The programs as home named them. A record of an earlier version has none.
+    #[serde(default)]
+    pub(super) programs: NamedPrograms,
+    /// What else its commands may write. A record of an earlier version has nothing.
+    #[serde(default)]
+    pub(super) writable: Vec<NamedPath>,
     /// Up to where mail has come back to its senders before.
     pub(super) returned_up_to: Option<Position>,
+}
+
+/// A path that home names, and where it leads here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct NamedPath {
+    /// As home names it.
+    pub(super) named: String,
+    /// The real path.
+    pub(super) real: String,
+}
+
+/// The agent and the MCP servers of a teammate, as home names them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct NamedPrograms {
+    /// The command of its agent.
+    pub(super) agent: Option<Vec<String>>,
+    /// Its servers.
+    pub(super) servers: Vec<McpServer>,
 }
 
 /// The end of an incarnation.
@@ -98,6 +123,16 @@ pub(super) enum Standing<'a> {
     AnotherRuns(u32),
     /// This later incarnation has run.
     Later(u32),
+}
+
+impl NamedPrograms {
+    /// Returns those of an order.
+    pub(super) fn of(terms: &Terms) -> Self {
+        Self {
+            agent: terms.program.as_ref().map(|agent| agent.command.clone()),
+            servers: terms.mcp.clone(),
+        }
+    }
 }
 
 impl HostState {
@@ -183,6 +218,26 @@ impl HostState {
     pub(super) fn workspace(&self, name: &Name, named: &str) -> Option<&str> {
         let spawned = &self.members.get(name)?.spawned;
         (spawned.named == named).then_some(spawned.member.terms.workspace.as_str())
+    }
+
+    /// Returns where a path led that the last incarnation could write; several for the caches of
+    /// tools.
+    pub(super) fn writable<'s>(
+        &'s self,
+        name: &Name,
+        named: &'s str,
+    ) -> impl Iterator<Item = &'s NamedPath> {
+        let known = self.members.get(name).into_iter();
+        let known = known.flat_map(|hosted| &hosted.spawned.writable);
+        known.filter(move |path| path.named == named)
+    }
+
+    /// Returns the programs that the conversation of an ordered incarnation has, if they were named
+    /// like this: it keeps their versions.
+    pub(super) fn programs(&self, order: &StartOrder, named: &NamedPrograms) -> Option<&Terms> {
+        let spawned = &self.members.get(&order.member.name)?.spawned;
+        let is_same = spawned.member.conversation == order.member.conversation;
+        (is_same && spawned.programs == *named).then_some(&spawned.member.terms)
     }
 
     /// Returns where commands of members could write at this host.

@@ -567,7 +567,7 @@ impl Links {
         let mut environment = environment.clone();
         let link = self.links.get(host);
         let names = link.map(|link| link.host.terms.env.as_slice());
-        name_for_hosts(&mut environment, names.unwrap_or_default());
+        name_for_hosts(&mut environment, names.unwrap_or_default(), &member.terms);
         let place = |offset| line_of(&self.dir, &member.name, offset);
         let returned = member.exit.as_ref().and_then(|exit| exit.returned_up_to);
         let order = StartOrder {

@@ -26,7 +26,7 @@ const OF_THE_KERNEL: [&str; 3] = ["/dev", "/proc", "/sys"];
 
 /// Returns the repository of `git` (the directory that holds its settings) that a path is, or
 /// belongs to.
-fn repository_of(path: &Path) -> Option<&Path> {
+pub fn repository_of(path: &Path) -> Option<&Path> {
     path.ancestors().find(|folder| {
         let inside = path
             .strip_prefix(folder)

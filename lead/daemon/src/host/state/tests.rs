@@ -1,5 +1,6 @@
 use super::*;
 use teamd_shared::member::{Gate, Phase, Terms};
+use teamd_shared::terms::{Agent, Login, Protocol};
 use uuid::Uuid;
 
 fn name() -> Name {
@@ -35,6 +36,8 @@ fn spawned(incarnation: u32, conversation: u32, begins_at: Position) -> HostReco
     HostRecord::Spawned(Box::new(Spawned {
         member,
         named: "~/work".to_owned(),
+        programs: NamedPrograms::default(),
+        writable: Vec::new(),
         returned_up_to: None,
     }))
 }
@@ -173,4 +176,54 @@ fn the_last_home_is_obeyed() {
     };
     let state = fold([1, 2].map(|starts| HostRecord::Obeys(obeyed(starts))));
     assert_eq!(state.obeys, Some(obeyed(2)));
+}
+
+#[test]
+fn a_conversation_keeps_the_versions_of_its_programs() {
+    let mut asked = member(1, 1);
+    asked.terms.program = Some(agent("codex"));
+    let named = NamedPrograms::of(&asked.terms);
+    let mut here = asked;
+    here.terms.program = Some(agent("/home/me/tools/codex-1/codex"));
+    let state = fold([HostRecord::Spawned(Box::new(Spawned {
+        member: here,
+        named: "~/work".to_owned(),
+        programs: named.clone(),
+        writable: vec![NamedPath {
+            named: "~/cache".to_owned(),
+            real: "/data/cache".to_owned(),
+        }],
+        returned_up_to: None,
+    }))]);
+    let known = |conversation, named| state.programs(&order(2, conversation, None), named);
+    let program = known(1, &named).and_then(|terms| terms.program.clone());
+    assert_eq!(program, Some(agent("/home/me/tools/codex-1/codex")));
+    assert_eq!(known(2, &named), None, "it is another conversation");
+    let other = NamedPrograms::default();
+    assert_eq!(known(1, &other), None, "it is another program");
+    let writable = |named| state.writable(&name(), named).count();
+    assert_eq!((writable("~/cache"), writable("~/other")), (1, 0));
+}
+
+fn agent(program: &str) -> Agent {
+    Agent {
+        name: "codex".to_owned(),
+        command: vec![program.to_owned()],
+        protocol: Protocol::Codex,
+        login: Login::Key,
+    }
+}
+
+/// What an earlier version has written says nothing of programs and paths.
+#[test]
+fn a_record_without_programs_is_read() {
+    let line = HostLine {
+        at: 1.5,
+        record: spawned(1, 1, Position::START),
+    };
+    let mut json = serde_json::to_value(&line).unwrap();
+    let fields = json.as_object_mut().unwrap();
+    fields.remove("programs").unwrap();
+    fields.remove("writable").unwrap();
+    assert_eq!(serde_json::from_value::<HostLine>(json).unwrap(), line);
 }

@@ -102,7 +102,10 @@ impl MemberRuntime {
     /// Records a report of the worker.
     pub(super) fn report(&mut self, state: &WorkerState) {
         self.ready |= state.doing != Doing::Starting;
-        self.refusals.is_current &= state.doing != Doing::Working;
+        // What it does without a connection is seen by what it has read meanwhile: it was told of
+        // the refusal.
+        let has_worked = state.doing == Doing::Working || state.read > self.state.read;
+        self.refusals.is_current &= !has_worked;
         self.became_idle =
             state.doing == Doing::Idle && (self.became_idle || self.state.doing == Doing::Working);
         self.gate.confirm(state.applied_seq);

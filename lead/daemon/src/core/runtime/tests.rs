@@ -91,3 +91,27 @@ fn a_teammate_is_offered_work_again_when_a_person_has_changed_a_task() {
         );
     }
 }
+
+#[test]
+fn who_has_worked_without_a_connection_is_offered_work_again() {
+    let name = Name::new("alice").unwrap();
+    let alice = Incarnation {
+        name: name.clone(),
+        number: 1,
+    };
+    let mut runtime = Runtime::default();
+    runtime.recall(&alice, idle());
+    let mut state = runtime.of(&alice).unwrap().state.clone();
+    let offer = Then::Offer {
+        incarnation: alice.clone(),
+        task: 1,
+    };
+    let job = runtime.jobs.begin(offer).unwrap();
+    runtime.job_ended(&Team::default(), job, &Err("no branch".to_owned()));
+    let is_refused = |runtime: &Runtime| runtime.member(&name).unwrap().refusals.is_current;
+    runtime.enter(&alice).report(&state);
+    assert!(is_refused(&runtime), "it has done nothing since");
+    state.read = 310;
+    runtime.enter(&alice).report(&state);
+    assert!(!is_refused(&runtime));
+}

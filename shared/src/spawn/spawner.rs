@@ -328,6 +328,22 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_teammate_on_a_host_has_servers_of_the_lead_agent_and_no_path_of_home() {
+        let (scratch, dir, mut spawner) = scene();
+        let text = "[mcp.files]\ncommand = ['files']\n[mcp.secrets]\ncommand = ['secrets']\n\
+                    [members.alice]\nhost = 'box'\nmcp = ['files', 'secrets']\nsandbox.writable = ['/data']\n";
+        trusted_file(&scratch, text);
+        let file = TeamFile::parse(text).unwrap();
+        let (name, definition) = file.mcp.first_key_value().unwrap();
+        let own = definition.named(name);
+        spawner.terms.mcp = vec![own.clone()];
+        let terms = order_of(&spawner, &dir, &alice()).unwrap().terms;
+        assert_eq!(terms.servers, [own]);
+        assert_eq!(terms.sandbox.writable, ["/data"]);
+        assert_eq!(terms.workspace, None, "the host has one of its own");
+    }
+
+    #[test]
     fn nothing_is_spawned_by_a_file_that_widens_and_that_the_user_has_not_trusted() {
         let (scratch, dir, spawner) = scene();
         let text = "[members.alice]\nsandbox.mode = \"off\"\n";

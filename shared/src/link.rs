@@ -562,6 +562,8 @@ mod tests {
                 pair("PATH", "/usr/bin"),
                 pair("TEAM_DIR", "x"),
                 pair("TEAM_MODEL_TIMEOUT", "60"),
+                pair("GOOGLE_GEMINI_BASE_URL", "https://gateway"),
+                pair("SOMETHING", "else"),
                 pair("TEAM_CA", "/etc/ca.pem"),
             ],
             secrets: vec![

@@ -92,14 +92,16 @@ pub fn resolve_login(
     let mut asked_for = program.clone();
     // What is recorded is what was installed for it then.
     let installed = InstalledPrograms::of_environment(&order.environment)?;
-    if installed.runs_known(&name, &program.command)?
+    // What is installed here is no program of a host, which may have one of its own.
+    let is_hosted = terms.host.is_some() || recorded.is_some_and(|member| member.host.is_some());
+    if !is_hosted
+        && installed.runs_known(&name, &program.command)?
         && let Some(known) = AgentProgram::known(&name)
     {
         asked_for.command = known.command;
     }
     let login = config.login(&name, &asked_for);
-    // That host may have one of its own, and says so otherwise.
-    let is_hosted = terms.host.is_some() || recorded.is_some_and(|member| member.host.is_some());
+    // That host may have a token of its own, and says so otherwise.
     if login.is_token() && !is_hosted && order.environment.value(CLAUDE_TOKEN).is_none() {
         return Err(LoginError::NoToken {
             agent: name,

@@ -27,7 +27,7 @@ pub(super) fn check_on_host(
     if let Some(named) = sandbox.writable.iter().find(|path| !is_place(path)) {
         return Err(usage(
             format!("what {name} may write on {host} is not said by the path {named}"),
-            "name it absolute, or beginning with `~/` (in quotes)",
+            "name it absolute, or beginning with `~/` (in quotes), also in team.toml",
         ));
     }
     if sandbox.caches.take() == Some(true) {

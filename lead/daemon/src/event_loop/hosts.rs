@@ -12,6 +12,10 @@ use crate::core::event::Event;
 use crate::io::jobs::hosted::is_path;
 use crate::io::links::AwaitedVitals;
 
+/// How much room the names of the checkouts of one host take at the most, in bytes: all hosts go into
+/// one answer.
+const MOST_OF_CHECKOUTS: usize = 64 << 10;
+
 impl EventLoop {
     /// Does something once the hosts have said what they have to give.
     pub(super) fn measure_hosts(&mut self, what: AwaitedVitals) -> Option<Event> {
@@ -26,7 +30,11 @@ impl EventLoop {
     /// Takes what a host has to give.
     pub(super) fn measured(&mut self, host: &Name, mut vitals: HostVitals) -> Vec<Event> {
         vitals.checkouts.truncate(MOST_CHECKOUTS);
-        vitals.checkouts.retain(|root| is_path(root));
+        let mut room = MOST_OF_CHECKOUTS;
+        vitals.checkouts.retain(|root| {
+            room = room.saturating_sub(root.len());
+            is_path(root) && room > 0
+        });
         self.resources.links.has_vitals(host, vitals);
         self.measured_no_more(host)
     }

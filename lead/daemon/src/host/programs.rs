@@ -88,8 +88,8 @@ fn find_server(
     if let Some(variable) = mcp::unset_variable(server, environment) {
         let name = &server.name;
         return Err(format!(
-            "the MCP server {name} needs {variable}, which is not set on {host}: set it in the login there; where no command gets it, yours \
-             crosses, if it is set in your shell"
+            "the MCP server {name} needs {variable}, which is not set on {host}: set it in the login there, or name it in `env` of \
+             `[hosts.{host}]` in team.toml and set it in your shell"
         ));
     }
     let found = match known.filter(|known| mcp::check(known, environment).is_ok()) {
@@ -114,7 +114,14 @@ fn of_error(error: &CommandError, host: &str) -> String {
 /// Says what is missing on this host, and the next step there.
 fn there(message: &str, hint: Option<&str>, host: &str) -> String {
     match hint {
-        Some(hint) => format!("{message} on {host}; there: {hint}"),
+        Some(hint) => {
+            // The files of the team are at home.
+            let is_at_home = ["team.toml", "config.toml"]
+                .iter()
+                .any(|file| hint.contains(file));
+            let place = if is_at_home { "at home" } else { "there" };
+            format!("{message} on {host}; {place}: {hint}")
+        }
         None => format!("{message} on {host}"),
     }
 }

@@ -12,6 +12,7 @@ use teamd_shared::host::{HostStatus, LinkState};
 
 use super::finding::DoctorCheck;
 use super::snapshot::Snapshot;
+use crate::at::quoted;
 
 /// How long the daemon may take to answer: it waits for the hosts for a moment.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -53,15 +54,21 @@ fn left_there(status: &HostStatus, members: &[RosterMember], check: &mut DoctorC
     let name = &status.host.name;
     let there = status.vitals.iter().flat_map(|vitals| &vitals.checkouts);
     for root in there {
-        // Two names may be those of one machine.
-        let of_host = members.iter().filter(|member| member.host.is_some());
+        let of_host = members
+            .iter()
+            .filter(|member| member.host.as_ref() == Some(name));
         let mut owned = of_host.filter_map(|member| member.checkout.as_ref());
         if owned.any(|checkout| checkout.root == *root) {
             continue;
         }
         let what = format!("the checkout {root} on {name} is of no teammate");
-        let next = format!("look there whether it holds work, and remove it: `rm -r {root}`");
-        check.note(what, "nothing uses it", &next);
+        let root = quoted(root);
+        let next = format!("look there whether it holds work, and remove it: `rm -r -- {root}`");
+        check.note(
+            what,
+            "nothing uses it, unless a spawn makes it just now",
+            &next,
+        );
     }
 }
 

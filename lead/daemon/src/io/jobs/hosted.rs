@@ -236,7 +236,7 @@ fn checked(host: &Name, ended: Result<JobReport, String>) -> Result<JobReport, S
 
 /// Tells whether what a host says is a path.
 pub(crate) fn is_path(path: &str) -> bool {
-    path.starts_with('/') && path.len() <= MAX_PATH && !path.contains('\n')
+    path.starts_with('/') && path.len() <= MAX_PATH && !path.contains(char::is_control)
 }
 
 /// Returns a text of another machine without what a terminal would obey. It may have lines: the output

@@ -575,7 +575,14 @@ mod tests {
         };
         let given = given_to_hosts(&home);
         let names: Vec<&str> = given.iter().map(|it| it.name.as_str()).collect();
-        assert_eq!(names, ["ANTHROPIC_API_KEY", "TEAM_MODEL_TIMEOUT"]);
+        assert_eq!(
+            names,
+            [
+                "ANTHROPIC_API_KEY",
+                "TEAM_MODEL_TIMEOUT",
+                "GOOGLE_GEMINI_BASE_URL"
+            ]
+        );
         let there = with_variables(Environment::default(), given);
         assert_eq!(there.secrets, [pair("ANTHROPIC_API_KEY", "key")]);
         assert_eq!(there.value("TEAM_MODEL_TIMEOUT").as_deref(), Some("60"));

@@ -19,7 +19,7 @@ use teamd_client::read::{journal, roster};
 use teamd_client::{context, registered};
 use teamd_ctl::commands::{down, orders};
 use teamd_ctl::completion;
-use teamd_daemon::{LinkNote, Role};
+use teamd_daemon::{DaemonRole, LinkNote};
 use teamd_shared::cgroup;
 use teamd_shared::control::{Command as Order, DialledHome, Done};
 use teamd_shared::host::can_be_dialled;
@@ -62,7 +62,7 @@ enum TeamdCommand {
     /// Run as the daemon: `start` runs this
     #[command(hide = true)]
     Serve(Serve),
-    Host(Host),
+    Host(ServeHost),
     /// Serve a connection that a host has made: the only command of its key
     #[command(hide = true)]
     Link {
@@ -99,7 +99,7 @@ struct Serve {
 /// ends. `teamctl host invite` at home prints the command line. Teammates work on without a link.
 #[derive(Debug, Args)]
 #[command(override_usage = "teamd host --dial [USER@]HOST [OPTIONS]")]
-struct Host {
+struct ServeHost {
     /// The id of the home: a link that home has dialled runs this
     #[arg(hide = true, conflicts_with_all = ["dial", "key"])]
     home: Option<Uuid>,
@@ -195,7 +195,7 @@ fn global(cli: &TeamdCli) -> Global {
             ..cli.global.clone()
         },
         // No team that is found here has anything to say to it.
-        TeamdCommand::Host(Host { home, .. }) => Global {
+        TeamdCommand::Host(ServeHost { home, .. }) => Global {
             team_dir: host_team_dir(|name| std::env::var_os(name), home.unwrap_or_default())
                 .ok()
                 .map(PathBuf::into_os_string),
@@ -229,7 +229,7 @@ fn dispatch(command: TeamdCommand, context: &Context) -> CommandResult {
             Ok(teamd_daemon::serve(
                 &context.path,
                 (&confinement, worker),
-                host_of.map_or(Role::Home { handed_over }, Role::Host),
+                host_of.map_or(DaemonRole::Home { handed_over }, DaemonRole::Host),
             ))
         }
         TeamdCommand::Host(args) => host(context, args),
@@ -282,7 +282,7 @@ fn start(context: &Context, args: &Start) -> CommandResult {
 }
 
 /// Dials home, or serves a link that home has dialled.
-fn host(context: &Context, args: Host) -> CommandResult {
+fn host(context: &Context, args: ServeHost) -> CommandResult {
     context.set_signals();
     let Some(home) = args.home else {
         return dial(context, args);
@@ -291,7 +291,7 @@ fn host(context: &Context, args: Host) -> CommandResult {
 }
 
 /// Dials home until a person must do something.
-fn dial(context: &Context, args: Host) -> CommandResult {
+fn dial(context: &Context, args: ServeHost) -> CommandResult {
     let usage = |why: String, hint: &str| CommandError::new(ExitCode::Usage, why).hint(hint);
     let Some(place) = args.dial else {
         let why = "it is not said where home is".to_owned();
@@ -350,7 +350,7 @@ fn hidden_key(named: &Path) -> Result<PathBuf, CommandError> {
 }
 
 /// Starts the host daemon or finds it, and passes frames until either side ends.
-fn serve_home(context: &Context, home: Uuid, args: &Host) -> CommandResult {
+fn serve_home(context: &Context, home: Uuid, args: &ServeHost) -> CommandResult {
     let dir = host_team_dir(|name| std::env::var_os(name), home).map_err(|error| {
         CommandError::refused("cannot find a place for the host daemon", &error)
     })?;

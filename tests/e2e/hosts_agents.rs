@@ -520,6 +520,33 @@ fn can_write(hosts: &Hosts, path: &str) -> bool {
 }
 
 #[test]
+fn what_a_teammate_may_not_read_is_named_as_it_is_there() {
+    let Some(hosts) = machine("") else { return };
+    let there = hosts.far.join("box");
+    for folder in ["keys", "open"] {
+        std::fs::create_dir_all(there.join(folder)).unwrap();
+        make_program(&there.join(folder).join("file"), "#!/bin/sh\n");
+    }
+    begin(&hosts, "");
+    let flags = ["--model", "script", "--hidden"];
+    let refused = spawn(&hosts, &[&flags[..], &["keys"]].concat()).run_failed();
+    assert!(
+        refused
+            .stderr
+            .contains("may not read on box is not said by the path keys"),
+        "{}",
+        refused.stderr
+    );
+    spawn(&hosts, &[&flags[..], &["~/keys"]].concat()).ok();
+    let read = |folder: &str| {
+        let order = format!("/bash cat ~/{folder}/file");
+        does(&hosts, &[order])[0]["is_error"] != true
+    };
+    assert!(read("open"));
+    assert!(!read("keys"), "it is hidden there");
+}
+
+#[test]
 fn what_a_teammate_may_write_beside_its_workspace_is_named_as_it_is_there() {
     let Some(hosts) = machine("") else { return };
     let there = hosts.far.join("box");

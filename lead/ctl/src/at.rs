@@ -30,7 +30,7 @@ pub(crate) use line::quoted;
 use line::{FarLine, far_line};
 use needs::{FarTerminalUse, ends_with_reader, files, reads_stdin, terminal_use};
 use options::{SshConnection, login};
-use ssh::{Signals, Ssh, SshEnd, SshEnds};
+use ssh::{FarEnd, Signals, Ssh, SshEnds};
 
 pub(crate) use ssh::become_ssh;
 
@@ -143,7 +143,7 @@ impl FarCommand<'_> {
         terminal: Option<FarTerminalUse>,
         is_fed: bool,
         until: SshEnds,
-    ) -> Result<SshEnd, CommandError> {
+    ) -> Result<FarEnd, CommandError> {
         let line = self.line(&self.args, terminal.is_some(), is_fed)?;
         let words = options::words(connection, self.at, terminal.is_some(), line);
         let mut signals = Signals::begin()?;
@@ -152,7 +152,7 @@ impl FarCommand<'_> {
         let end = ssh.until_end(&mut signals, until).await?;
         let was_cut = matches!(
             end,
-            SshEnd::Code(SSH_FAILED) | SshEnd::Killed(_) | SshEnd::Told(_)
+            FarEnd::Code(SSH_FAILED) | FarEnd::Killed(_) | FarEnd::Told(_)
         );
         if was_cut && let Some(before) = before {
             // Neither a view there nor an ssh that was killed has given the terminal back.
@@ -193,17 +193,17 @@ impl FarCommand<'_> {
     }
 
     /// Says what became of it. The exit code is that of the command there, if it has one.
-    fn judge(&self, end: SshEnd) -> Result<u8, CommandError> {
+    fn judge(&self, end: FarEnd) -> Result<u8, CommandError> {
         let machine = &self.at.destination;
         let login = login(self.at);
         let failed = |message: String| CommandError::new(ExitCode::Failed, message);
         let code = match end {
-            SshEnd::Told(code) => return Ok(code.number()),
-            SshEnd::Killed(signal) => {
+            FarEnd::Told(code) => return Ok(code.number()),
+            FarEnd::Killed(signal) => {
                 return Err(failed(format!("signal {signal} has ended ssh"))
                     .hint(format!("the command may be done all the same: look at {machine} before you repeat it")));
             }
-            SshEnd::Code(code) => code,
+            FarEnd::Code(code) => code,
         };
         match code {
             NO_DIRECTORY => {

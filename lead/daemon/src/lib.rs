@@ -30,5 +30,5 @@ pub use host::bulk::{give_file, take_file};
 pub use host::dial::{DialOptions, LinkNote, dial};
 pub use host::relay::relay;
 pub use link::serve_link;
-pub use options::{HostOptions, Role, SetAside, StartOptions};
+pub use options::{DaemonRole, HostOptions, SetAside, StartOptions};
 pub use start::{Started, serve, start, start_host};

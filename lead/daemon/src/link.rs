@@ -26,7 +26,7 @@ const HANGS_UP: Duration = Duration::from_secs(10);
 
 /// What a host asks for on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum HostRequest {
     Link,
     File(Uuid),
 }
@@ -42,9 +42,9 @@ pub fn serve_link(
     key: String,
     asked: &OsStr,
 ) -> Result<(), CommandError> {
-    let file = match wish(asked)? {
-        Wish::Link => None,
-        Wish::File(file) => Some(file),
+    let file = match request_of(asked)? {
+        HostRequest::Link => None,
+        HostRequest::File(file) => Some(file),
     };
     let greeting = Greeting {
         protocol: PROTOCOL,
@@ -102,14 +102,14 @@ fn pass(mut from: File, mut to: impl Write) -> io::Result<()> {
     }
 }
 
-fn wish(asked: &OsStr) -> Result<Wish, CommandError> {
+fn request_of(asked: &OsStr) -> Result<HostRequest, CommandError> {
     let words: Vec<&str> = asked.to_str().unwrap_or("?").split(' ').collect();
-    let wish = match words[..] {
-        [LINK_WISH] => Some(Wish::Link),
-        [FILE_WISH, name] => Uuid::parse_str(name).ok().map(Wish::File),
+    let request = match words[..] {
+        [LINK_WISH] => Some(HostRequest::Link),
+        [FILE_WISH, name] => Uuid::parse_str(name).ok().map(HostRequest::File),
         _ => None,
     };
-    wish.ok_or_else(|| {
+    request.ok_or_else(|| {
         CommandError::new(
             ExitCode::Usage,
             "this key opens a link for a host, and nothing else",
@@ -140,10 +140,13 @@ mod tests {
 
     #[test]
     fn a_key_of_a_host_opens_links_and_carries_files() {
-        let of = |text: &str| wish(OsStr::new(text));
+        let of = |text: &str| request_of(OsStr::new(text));
         let file = Uuid::from_u128(7);
-        assert_eq!(of("teamd-link"), Ok(Wish::Link));
-        assert_eq!(of(&format!("teamd-file {file}")), Ok(Wish::File(file)));
+        assert_eq!(of("teamd-link"), Ok(HostRequest::Link));
+        assert_eq!(
+            of(&format!("teamd-file {file}")),
+            Ok(HostRequest::File(file))
+        );
         for other in [
             "",
             "sh",

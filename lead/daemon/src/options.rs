@@ -49,7 +49,7 @@ pub struct HostOptions {
 
 /// What the program is that `teamd serve` runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum DaemonRole {
     /// The daemon that has the journal.
     Home {
         /// Whether the previous daemon became this program.
@@ -73,7 +73,7 @@ pub struct SetAside {
 pub(super) fn serve_arguments(
     dir: &TeamDir,
     confinement: &TeamConfinement,
-    role: Role,
+    role: DaemonRole,
 ) -> Vec<String> {
     let root = dir.root().to_string_lossy().into_owned();
     let layers = confinement.layers.to_string();
@@ -88,9 +88,9 @@ pub(super) fn serve_arguments(
         arguments.extend(["--weakness".to_owned(), why.clone()]);
     }
     match role {
-        Role::Home { handed_over: false } => {}
-        Role::Home { handed_over: true } => arguments.push("--handed-over".to_owned()),
-        Role::Host(home) => arguments.extend(["--host-of".to_owned(), home.to_string()]),
+        DaemonRole::Home { handed_over: false } => {}
+        DaemonRole::Home { handed_over: true } => arguments.push("--handed-over".to_owned()),
+        DaemonRole::Host(home) => arguments.extend(["--host-of".to_owned(), home.to_string()]),
     }
     arguments
 }

@@ -12,7 +12,7 @@ use teamd_shared::team_dir::TeamDir;
 use super::confinement::TeamConfinement;
 use super::hand_over::own_variables;
 use super::io::journal;
-use super::options::{Role, StartOptions, serve_arguments};
+use super::options::{DaemonRole, StartOptions, serve_arguments};
 use teamd_client::connection::{CallError, Client, unexpected};
 use teamd_client::daemon_lock::is_locked;
 use teamd_client::error::CommandError;
@@ -73,7 +73,7 @@ fn successor(
     let settings = settings
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value));
-    let arguments = serve_arguments(dir, confinement, Role::Home { handed_over: true });
+    let arguments = serve_arguments(dir, confinement, DaemonRole::Home { handed_over: true });
     // A flag may have said otherwise, and be the default.
     let own = own_variables().filter(|(name, _)| name != "TEAM_CGROUP");
     let worker = worker.descriptor();

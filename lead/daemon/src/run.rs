@@ -50,7 +50,7 @@ use super::io::signals::{self, TerminationSignals};
 use super::io::socket::Socket;
 use super::io::task_files::TaskFiles;
 use super::io::workers::Supervisor;
-use super::options::{Role, SetAside};
+use super::options::{DaemonRole, SetAside};
 use super::reconcile::reconcile;
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
@@ -62,7 +62,7 @@ pub(super) struct ServeOptions<'a> {
     pub(super) settings: Settings,
     pub(super) confinement: &'a TeamConfinement,
     pub(super) worker: Program,
-    pub(super) role: Role,
+    pub(super) role: DaemonRole,
 }
 
 /// Runs the daemon under a lock that is held already, until every worker is gone. `ready` is called
@@ -94,7 +94,7 @@ pub(super) fn serve(
         .build();
     let runtime = runtime.map_err(|e| CommandError::refused("cannot start its runtime", &e))?;
     let ended = runtime.block_on(async {
-        if let Role::Host(home) = role {
+        if let DaemonRole::Host(home) = role {
             let served = HostServed {
                 dir: Arc::clone(&dir),
                 home,
@@ -128,7 +128,7 @@ fn begin(
     dir: Arc<TeamDir>,
     settings: Settings,
     confinement: &TeamConfinement,
-    (worker, role): (Program, Role),
+    (worker, role): (Program, DaemonRole),
 ) -> Result<(EventLoop, Sources, SetAside), CommandError> {
     let signals = TerminationSignals::catch()?;
     refuse_linked_copy(&dir)?;
@@ -214,7 +214,7 @@ fn begin(
     let is_copy = earlier.is_some_and(|earlier| earlier.is_of_another(&dir));
     take_over(&mut daemon, before.as_ref(), settings.work, settings.orders)?;
     let socket = Socket::listen(&dir, inputs_sender)?;
-    daemon.resources.links.replaces = role == Role::Home { handed_over: true };
+    daemon.resources.links.replaces = role == DaemonRole::Home { handed_over: true };
     dial_hosts(&mut daemon, is_copy);
     daemon.resources.links.replaces = false;
     let version = env!("CARGO_PKG_VERSION");

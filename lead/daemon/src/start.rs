@@ -26,7 +26,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use super::confinement::{self, TeamConfinement};
 use super::io::lock::TeamLock;
 use super::options::{
-    HostOptions, Role, SetAside, StartOptions, serve_arguments, worker_arguments,
+    DaemonRole, HostOptions, SetAside, StartOptions, serve_arguments, worker_arguments,
 };
 use super::replace::replace;
 use super::run::{self, ServeOptions};
@@ -121,7 +121,7 @@ pub fn start(options: StartOptions) -> Result<Started, CommandError> {
         },
     };
     if !options.foreground {
-        let role = Role::Home { handed_over: false };
+        let role = DaemonRole::Home { handed_over: false };
         let confined = (&confinement, &worker);
         return detach(&dir, lock, &options.settings, confined, role);
     }
@@ -131,7 +131,7 @@ pub fn start(options: StartOptions) -> Result<Started, CommandError> {
         settings: options.settings,
         confinement: &confinement,
         worker,
-        role: Role::Home { handed_over: false },
+        role: DaemonRole::Home { handed_over: false },
     };
     run::serve(served, lock, |_| Ok(()))?;
     Ok(Started {
@@ -176,7 +176,7 @@ pub fn start_host(options: &HostOptions) -> Result<Started, CommandError> {
         lock,
         &options.settings,
         confined,
-        Role::Host(options.home),
+        DaemonRole::Host(options.home),
     )
 }
 
@@ -348,7 +348,7 @@ fn detach(
     lock: TeamLock,
     settings: &Settings,
     (confinement, worker): (&TeamConfinement, &Program),
-    role: Role,
+    role: DaemonRole,
 ) -> Result<Started, CommandError> {
     let log = logging::open(dir, &TeamPath::log("teamd"))?;
     let own = std::env::current_exe()
@@ -409,10 +409,14 @@ fn detach(
 
 /// Runs as the daemon: `teamd serve`, which only `teamd start` and `teamd host` call, or the daemon
 /// itself that is handed over.
-pub fn serve(dir: &Path, (confinement, worker): (&TeamConfinement, i32), role: Role) -> ExitCode {
+pub fn serve(
+    dir: &Path,
+    (confinement, worker): (&TeamConfinement, i32),
+    role: DaemonRole,
+) -> ExitCode {
     // The start command does not listen where the daemon before wrote its log: the socket tells
     // that it answers.
-    let is_unheard = role == Role::Home { handed_over: true };
+    let is_unheard = role == DaemonRole::Home { handed_over: true };
     let say = |readiness: &Readiness| if is_unheard { Ok(()) } else { say(readiness) };
     let ended = become_daemon(worker).and_then(|(lock, worker)| {
         let served = ServeOptions {

@@ -24,11 +24,17 @@ pub(super) fn check_on_host(
     }
     let sandbox = &mut terms.sandbox;
     sandbox.writable = std::mem::take(&mut sandbox.named_writable);
-    if let Some(named) = sandbox.writable.iter().find(|path| !is_place(path)) {
-        return Err(usage(
-            format!("what {name} may write on {host} is not said by the path {named}"),
-            "name it absolute, or beginning with `~/` (in quotes), also in team.toml",
-        ));
+    sandbox.hidden = std::mem::take(&mut sandbox.named_hidden);
+    for (what, paths) in [
+        ("may write", &sandbox.writable),
+        ("may not read", &sandbox.hidden),
+    ] {
+        if let Some(named) = paths.iter().find(|path| !is_place(path)) {
+            return Err(usage(
+                format!("what {name} {what} on {host} is not said by the path {named}"),
+                "name it absolute, or beginning with `~/` (in quotes), also in team.toml",
+            ));
+        }
     }
     if sandbox.caches.take() == Some(true) {
         add(&mut sandbox.writable, &[caches::OF_HOST.to_owned()]);

@@ -59,6 +59,7 @@ pub fn resolve_paths<E: From<Refusal>>(
     }
     let terms = &mut order.terms;
     terms.sandbox.named_writable.clear();
+    terms.sandbox.named_hidden.clear();
     if terms.sandbox.caches.take() == Some(true) {
         add(&mut terms.sandbox.writable, &caches(&order.environment)?);
     }

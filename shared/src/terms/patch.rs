@@ -173,6 +173,10 @@ pub struct SandboxPatch {
     /// Directory or file that its tools may not read (repeatable)
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, help_heading = SANDBOX)]
     pub hidden: Vec<String>,
+    /// See [`SandboxPatch::named_writable`].
+    #[arg(skip)]
+    #[serde(skip)]
+    pub named_hidden: Vec<String>,
     /// What its tools see although it is hidden by default: dot files and dot folders of the home.
     #[arg(skip)]
     pub visible: Vec<String>,
@@ -251,10 +255,12 @@ impl TermsPatch {
             writable,
             named_writable,
             hidden,
+            named_hidden,
             visible,
             ..
         } = &mut self.sandbox;
         named_writable.clone_from(writable);
+        named_hidden.clone_from(hidden);
         let lists = [writable, hidden, visible];
         // On a host, the workspace is a path of that machine.
         let workspace = self.workspace.iter_mut().filter(|_| self.host.is_none());
@@ -414,6 +420,7 @@ impl SandboxPatch {
             named_writable: _,
             caches,
             hidden,
+            named_hidden: _,
             visible,
             env,
         } = self;
@@ -455,6 +462,7 @@ impl SandboxPatch {
         add(&mut self.writable, &below.writable);
         add(&mut self.named_writable, &below.named_writable);
         add(&mut self.hidden, &below.hidden);
+        add(&mut self.named_hidden, &below.named_hidden);
         add(&mut self.visible, &below.visible);
         add(&mut self.env, &below.env);
         let network = self.network.or(below.network.clone());

@@ -145,6 +145,7 @@ impl SpawnTeammate {
             named_writable: Vec::new(),
             caches: None,
             hidden: Vec::new(),
+            named_hidden: Vec::new(),
             visible: Vec::new(),
             env: Vec::new(),
         };

@@ -21,7 +21,7 @@ use teamd_shared::transcript::Event;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::connection::{Link, WorkerIdentity};
+use crate::connection::{DaemonLink, WorkerIdentity};
 use crate::dispatcher::Dispatcher;
 use crate::live_file::LiveFile;
 use crate::mailbox::{Mailbox, Waking};
@@ -56,7 +56,7 @@ pub(crate) struct SessionParts<T> {
     /// What answers.
     pub(crate) model: Model,
     /// The connection to the daemon.
-    pub(crate) link: Link,
+    pub(crate) link: DaemonLink,
     /// Where new ids come from.
     pub(crate) ids: Box<dyn Ids>,
     /// The variables of the command that spawned the member.

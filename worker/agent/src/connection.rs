@@ -121,7 +121,7 @@ pub(crate) enum LinkEvent {
 
 /// The dispatcher's end.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct DaemonLink {
     announcement: watch::Sender<Announcement>,
     events: mpsc::Receiver<LinkEvent>,
     task: JoinHandle<()>,
@@ -130,7 +130,7 @@ pub(crate) struct Link {
     last_tag: u32,
 }
 
-impl Link {
+impl DaemonLink {
     /// Starts the task, with the connection that the worker was born with.
     pub(crate) fn start(
         connection: Connection,

@@ -15,7 +15,7 @@ use teamd_worker_sandbox::run::EndedCommand;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::connection::{DaemonReply, Link, LinkEvent, Unanswered};
+use crate::connection::{DaemonLink, DaemonReply, LinkEvent, Unanswered};
 use crate::mailbox::Mailbox;
 use crate::tools::{Toolbox, Tools};
 use teamd_worker_core::state::{IncarnationEnd, State, Why};
@@ -41,7 +41,7 @@ fn patience(command: &Command) -> Duration {
 #[derive(Debug)]
 pub(crate) struct Dispatcher<T = Toolbox> {
     pub(crate) state: State,
-    pub(crate) link: Link,
+    pub(crate) link: DaemonLink,
     pub(crate) mailbox: Mailbox,
     pub(crate) toolbox: T,
     /// Notified by each SIGTERM.

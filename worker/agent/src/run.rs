@@ -28,7 +28,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
 use crate::begin::SessionParts;
-use crate::connection::{Link, WorkerIdentity, await_welcome, take_from_stdin};
+use crate::connection::{DaemonLink, WorkerIdentity, await_welcome, take_from_stdin};
 use crate::last_words::{LastWords, send_unable};
 use crate::persona::{mcp_tools, persona};
 use crate::session::Session;
@@ -167,7 +167,7 @@ async fn live(
     let model = make_model(args, &dir, &welcome, &toolbox, &tools)?;
     // The session and the connection share it: a worker that waits has one copy less.
     let environment = Arc::new(std::mem::take(&mut welcome.environment));
-    let link = Link::start(
+    let link = DaemonLink::start(
         connection,
         Arc::clone(&dir),
         identity.clone(),

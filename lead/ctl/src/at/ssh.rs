@@ -48,7 +48,7 @@ pub(super) struct SshEnds {
 
 /// How `ssh` has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SshEnd {
+pub(super) enum FarEnd {
     /// By itself, with this code.
     Code(i32),
     /// By this signal, which is not of this program.
@@ -150,7 +150,7 @@ impl Ssh {
         &self,
         signals: &mut Signals,
         until: SshEnds,
-    ) -> Result<SshEnd, CommandError> {
+    ) -> Result<FarEnd, CommandError> {
         let cannot = |error| CommandError::refused("cannot wait for ssh", &error);
         let pidfd = self.handle.try_clone_fd().map_err(cannot)?;
         let mut ended = pin!(in_thread(move || wait(&pidfd, until.has_terminal)));
@@ -171,16 +171,16 @@ impl Ssh {
                 end = &mut ended => break end.map_err(cannot)?,
             }
         };
-        let is_cut = matches!(end, SshEnd::Killed(_) | SshEnd::Code(super::SSH_FAILED));
+        let is_cut = matches!(end, FarEnd::Killed(_) | FarEnd::Code(super::SSH_FAILED));
         if told.is_none() && is_cut {
             told = signals.come().await;
         }
         if let Some(told) = told {
-            return Ok(SshEnd::Told(told));
+            return Ok(FarEnd::Told(told));
         }
         match end {
-            SshEnd::Code(NO_SSH) => Err(missing()),
-            SshEnd::Code(BROKEN_SSH) => Err(CommandError::new(
+            FarEnd::Code(NO_SSH) => Err(missing()),
+            FarEnd::Code(BROKEN_SSH) => Err(CommandError::new(
                 ExitCode::Failed,
                 "the program ssh cannot be run",
             )
@@ -216,7 +216,7 @@ async fn unread(is_seen: bool) {
 }
 
 /// Waits for a child, and stops and continues with it.
-fn wait(pidfd: &OwnedFd, follows: bool) -> io::Result<SshEnd> {
+fn wait(pidfd: &OwnedFd, follows: bool) -> io::Result<FarEnd> {
     let stops = if follows {
         WaitIdOptions::STOPPED
     } else {
@@ -228,10 +228,10 @@ fn wait(pidfd: &OwnedFd, follows: bool) -> io::Result<SshEnd> {
             continue;
         };
         if let Some(code) = status.exit_status() {
-            return Ok(SshEnd::Code(code));
+            return Ok(FarEnd::Code(code));
         }
         if let Some(signal) = status.terminating_signal() {
-            return Ok(SshEnd::Killed(signal));
+            return Ok(FarEnd::Killed(signal));
         }
         kill_process(getpid(), Signal::STOP)?;
         pidfd_send_signal(pidfd, Signal::CONT)?;

@@ -26,7 +26,7 @@ const NAMED: usize = 3;
 
 /// What a member does, and whether it could be given a task.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Standing<'t> {
+pub(crate) enum TaskStanding<'t> {
     /// Something of it is to come: it works, starts, leaves, or has mail to read.
     Busy,
     /// It waits for the answer to its plan.
@@ -46,10 +46,14 @@ pub(crate) enum Standing<'t> {
 }
 
 /// Returns the standing of a member.
-pub(crate) fn standing<'t>(team: &'t Team, runtime: &'t Runtime, member: &Member) -> Standing<'t> {
+pub(crate) fn standing<'t>(
+    team: &'t Team,
+    runtime: &'t Runtime,
+    member: &Member,
+) -> TaskStanding<'t> {
     let name = &member.name;
     if member.phase.is_ended() {
-        return Standing::Ended(member.phase.ended_as());
+        return TaskStanding::Ended(member.phase.ended_as());
     }
     let leaves = team.stopping
         || member.ending.is_some()
@@ -59,13 +63,13 @@ pub(crate) fn standing<'t>(team: &'t Team, runtime: &'t Runtime, member: &Member
     let worker =
         worker.filter(|worker| worker.is_connected() && worker.ready && !worker.has_unread);
     if leaves || doing(team, runtime, member) != Doing::Idle {
-        return Standing::Busy;
+        return TaskStanding::Busy;
     }
     let Some(worker) = worker else {
-        return Standing::Busy;
+        return TaskStanding::Busy;
     };
     if let Some(asked) = team.awaited_by(name) {
-        return Standing::Waits(asked);
+        return TaskStanding::Waits(asked);
     }
     if let Some(reason) = worker
         .state
@@ -73,21 +77,21 @@ pub(crate) fn standing<'t>(team: &'t Team, runtime: &'t Runtime, member: &Member
         .filter(|reason| *reason != IdleReason::Available)
     {
         let activity = worker.state.activity.as_str();
-        return Standing::Failed(if activity.is_empty() {
+        return TaskStanding::Failed(if activity.is_empty() {
             reason.as_str()
         } else {
             activity
         });
     }
     if let Some(task) = team.held_by(name) {
-        return Standing::Holds(task.id);
+        return TaskStanding::Holds(task.id);
     }
     match runtime.jobs.branch(name) {
-        Some(task) => Standing::Offered(task),
+        Some(task) => TaskStanding::Offered(task),
         None if worker.refusals.is_current || worker.refusals.in_a_row >= MOST_REFUSALS => {
-            Standing::Refused(&worker.refusals.reason)
+            TaskStanding::Refused(&worker.refusals.reason)
         }
-        None => Standing::Free,
+        None => TaskStanding::Free,
     }
 }
 
@@ -132,8 +136,8 @@ impl Quiet<'_> {
     /// Tells whether something of a member is to come, or it is about to be given a task.
     fn moves(&self, member: &Member) -> bool {
         match standing(self.team, self.runtime, member) {
-            Standing::Busy | Standing::Offered(_) => true,
-            Standing::Free => {
+            TaskStanding::Busy | TaskStanding::Offered(_) => true,
+            TaskStanding::Free => {
                 member.terms.auto && self.team.next_for(member, &Default::default()).is_some()
             }
             _ => false,
@@ -173,7 +177,9 @@ impl Quiet<'_> {
             .map(|state| &state.record);
         let why = match lead.map(|lead| (lead, standing(self.team, self.runtime, lead))) {
             None => "lead is not running".to_owned(),
-            Some((lead, Standing::Ended(_) | Standing::Failed(_))) => self.why_idle(lead, 0),
+            Some((lead, TaskStanding::Ended(_) | TaskStanding::Failed(_))) => {
+                self.why_idle(lead, 0)
+            }
             Some(_) if self.team.last_task < first => {
                 "the lead agent has created no tasks for the goal".to_owned()
             }
@@ -254,16 +260,16 @@ impl Quiet<'_> {
     fn why_idle(&self, member: &Member, task: TaskId) -> String {
         let name = &member.name;
         match standing(self.team, self.runtime, member) {
-            Standing::Busy | Standing::Offered(_) => format!("{name} is at work"),
-            Standing::Waits(plan) => self.waits(plan),
-            Standing::Failed(why) => format!("{name} could not continue: {why}"),
-            Standing::Holds(held) if held == task => {
+            TaskStanding::Busy | TaskStanding::Offered(_) => format!("{name} is at work"),
+            TaskStanding::Waits(plan) => self.waits(plan),
+            TaskStanding::Failed(why) => format!("{name} could not continue: {why}"),
+            TaskStanding::Holds(held) if held == task => {
                 format!("{name} is idle and has not submitted it")
             }
-            Standing::Holds(held) => format!("{name} holds task {held}"),
-            Standing::Refused(why) => format!("{name} cannot be given a task: {why}"),
-            Standing::Free => format!("{name} is idle, and takes no task by itself (--auto)"),
-            Standing::Ended(status) => format!("{name} has ended ({})", status.as_str()),
+            TaskStanding::Holds(held) => format!("{name} holds task {held}"),
+            TaskStanding::Refused(why) => format!("{name} cannot be given a task: {why}"),
+            TaskStanding::Free => format!("{name} is idle, and takes no task by itself (--auto)"),
+            TaskStanding::Ended(status) => format!("{name} has ended ({})", status.as_str()),
         }
     }
 

@@ -34,6 +34,7 @@ pub(super) mod bulk;
 mod copies;
 pub(super) mod dial;
 mod frames;
+mod hidden;
 mod inputs;
 mod jobs;
 mod links;

@@ -14,6 +14,7 @@ use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
 
 use super::frames::{incarnation, to_worker, welcome, whose};
+use super::hidden::hidden_here;
 use super::mail::Outboxes;
 use super::places::real_paths;
 use super::run::HostDaemon;
@@ -197,7 +198,9 @@ impl HostDaemon {
 
     fn say_to(&mut self, to: &Incarnation, frame: ToWorker) {
         let frame = match frame {
-            ToWorker::Welcome(said) => {
+            ToWorker::Welcome(mut said) => {
+                let hidden = &mut said.terms.sandbox.hidden;
+                *hidden = hidden_here(hidden);
                 let Some(spawned) = self.log.state.running(to) else {
                     return;
                 };

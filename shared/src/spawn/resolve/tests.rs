@@ -512,6 +512,7 @@ fn a_patch_is_in_a_frame_what_it_was() {
     );
     // They are resolved before.
     terms.sandbox.named_writable.clear();
+    terms.sandbox.named_hidden.clear();
     let config = bincode::config::standard();
     let bytes = bincode::serde::encode_to_vec(&terms, config).unwrap();
     let (read, _): (TermsPatch, usize) = bincode::serde::decode_from_slice(&bytes, config).unwrap();

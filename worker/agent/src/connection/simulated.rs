@@ -15,7 +15,7 @@ pub(crate) struct SimulatedLink {
     sent: Option<Sent>,
 }
 
-impl Link {
+impl DaemonLink {
     /// Makes a link whose other end is simulated. Must be called within a runtime.
     pub(crate) fn simulated() -> (Self, SimulatedLink) {
         let (announcement, announced) = announce();

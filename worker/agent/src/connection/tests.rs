@@ -4,14 +4,14 @@ use super::task::Sent;
 use super::*;
 
 /// A lead agent's worker, and the daemon's end of its connection.
-fn link(dir: &Arc<TeamDir>) -> (Link, Connection) {
+fn link(dir: &Arc<TeamDir>) -> (DaemonLink, Connection) {
     let (ours, theirs) = pair().unwrap();
     let identity = WorkerIdentity {
         name: Name::lead(),
         incarnation: 1,
     };
     let connection = Connection::from_fd(theirs).unwrap();
-    let link = Link::start(connection, Arc::clone(dir), identity, Arc::default());
+    let link = DaemonLink::start(connection, Arc::clone(dir), identity, Arc::default());
     (link, Connection::from_fd(ours).unwrap())
 }
 

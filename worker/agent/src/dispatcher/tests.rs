@@ -85,7 +85,7 @@ fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
     let began = Instant::now();
     Dispatcher {
         state: State::new(work, limits, mailbox.arrived(), directive, Duration::ZERO),
-        link: Link::simulated().0,
+        link: DaemonLink::simulated().0,
         mailbox,
         toolbox: Idle,
         terminate: Arc::default(),

@@ -29,7 +29,7 @@ use super::disk::{self, Disk, Killed};
 use super::machine::{Machine, SeededModel, Shared, SimIds, SimulatedToolbox};
 use super::{Mutant, Rng, alice};
 use crate::begin::SessionParts;
-use crate::connection::{Link, WorkerIdentity, simulated};
+use crate::connection::{DaemonLink, WorkerIdentity, simulated};
 use crate::session::Session;
 use crate::transcript::{Transcript, TranscriptError};
 use teamd_worker_model::Model;
@@ -389,7 +389,7 @@ impl<'p> World<'p> {
             durability: Durability::Process,
             ..Settings::default()
         };
-        let (link, far_end) = Link::simulated();
+        let (link, far_end) = DaemonLink::simulated();
         let ids = Box::new(SimIds(Rc::clone(&self.machine)));
         let model = if self.is_of_agent {
             super::agent::mind()

@@ -15,7 +15,7 @@ use crate::core::decide::{Decision, DecisionView};
 use crate::core::event::Action;
 use crate::core::incarnation::Incarnation;
 use crate::core::job::Then;
-use crate::core::quiet::{MOST_REFUSALS, Standing, standing};
+use crate::core::quiet::{MOST_REFUSALS, TaskStanding, standing};
 
 impl DecisionView<'_> {
     /// Begins to offer work to idle members, if there is any or will be when this decision is
@@ -70,7 +70,7 @@ impl DecisionView<'_> {
         let Ok((member, task)) = self.claimable(&Actor::Member(name.clone()), Some(task)) else {
             return Decision::default();
         };
-        if standing(self.team, self.runtime, member) != Standing::Offered(task.id) {
+        if standing(self.team, self.runtime, member) != TaskStanding::Offered(task.id) {
             return Decision::default();
         }
         let Some(next) = task.after(TaskEvent::Claimed, self.now.wall) else {
@@ -173,7 +173,7 @@ impl DecisionView<'_> {
     }
 
     fn takes_work(&self, member: &Member) -> bool {
-        standing(self.team, self.runtime, member) == Standing::Free
+        standing(self.team, self.runtime, member) == TaskStanding::Free
     }
 
     /// Reminds a member that has become idle of the task that it holds, unless commands of it run in
@@ -192,7 +192,7 @@ impl DecisionView<'_> {
         });
         let member = self.present(incarnation).filter(|member| {
             let standing = standing(self.team, self.runtime, member);
-            became_idle && matches!(standing, Standing::Holds(_) | Standing::Failed(_))
+            became_idle && matches!(standing, TaskStanding::Holds(_) | TaskStanding::Failed(_))
         });
         let held = member.and_then(|member| self.team.held_by(&member.name));
         let Some(task) = held.filter(|task| task.status == TaskStatus::InProgress) else {

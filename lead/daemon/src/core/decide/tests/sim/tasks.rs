@@ -10,7 +10,7 @@ use super::super::promises::check;
 use super::daemon::Daemon;
 use super::world::{NAMES, World};
 use crate::core::incarnation::Incarnation;
-use crate::core::quiet::{Standing, standing};
+use crate::core::quiet::{TaskStanding, standing};
 
 /// How many tasks are open before no more are made.
 const OPEN: usize = 5;
@@ -209,7 +209,7 @@ impl World {
                 let team = &daemon.dispatcher.team;
                 let standing = standing(team, &daemon.dispatcher.runtime, member);
                 rests
-                    && !matches!(standing, Standing::Refused(_))
+                    && !matches!(standing, TaskStanding::Refused(_))
                     && member.terms.auto
                     && member.ending.is_none()
                     && fold.pending_of(&member.name).next().is_none()

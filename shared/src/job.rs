@@ -273,4 +273,10 @@ pub struct MakeOrder {
     pub bounds: Bounds,
     /// On a host: what home has seen of the repository. At home it is looked up.
     pub seen: Option<SeenAtHome>,
+    /// The conversation that goes on in it, if one does.
+    #[serde(default)]
+    pub conversation: Option<u32>,
+    /// What the spawn order itself names to be written. An earlier version does not say.
+    #[serde(default)]
+    pub asked: Vec<String>,
 }

@@ -234,6 +234,10 @@ pub struct StartOrder {
     pub returned_up_to: Option<LinePlace>,
     /// Keys and settings, in memory only on both sides.
     pub variables: Vec<Variable>,
+    /// What the spawn order itself names to be written, which is refused if it cannot be. An
+    /// earlier version does not say.
+    #[serde(default)]
+    pub asked: Vec<String>,
 }
 
 /// A variable of the environment.

@@ -492,14 +492,27 @@ fn no_secret_of_home_crosses_for_an_agent_or_a_server() {
 fn an_agent_with_a_checkout_there_works_on_tasks() {
     let Some(mut hosts) = machine("") else { return };
     hosts.team.set(CODEX.key, KEY);
-    install(&hosts, "codex", CODEX.program);
     std::fs::create_dir_all(hosts.far.join("box/shared")).unwrap();
     user(&hosts.team, REPOSITORY);
     let toml = "[work]\ncheck = 'test -e one'\n[checkout]\nsetup = '[ ! -d ~/shared ] || touch ~/shared/by-setup'\n";
     begin(&hosts, toml);
     let words = ["spawn", "carol", "--host", "box", "--checkout"];
     let flags = ["--agent", "codex", "--writable", "~/shared"];
-    hosts.team.teamctl([&words[..], &flags].concat()).ok();
+    let spawn = |more: &[&str]| hosts.team.teamctl([&words[..], &flags, more].concat());
+    // What is missing is said before anything is cloned, sent or set up.
+    let refused = |run: Run, part: &str| {
+        let said = run.run_failed().stderr;
+        assert!(said.contains(part), "{part}: {said}");
+        let repositories = hosts.far.join("box/.local/state/teamd/repositories");
+        assert!(!repositories.exists(), "the repository is there");
+    };
+    refused(spawn(&[]), "there is no program codex on box");
+    install(&hosts, "codex", CODEX.program);
+    refused(
+        spawn(&["--writable", "~/missing"]),
+        "cannot write ~/missing on box",
+    );
+    spawn(&[]).ok();
     assert!(hosts.far.join("box/shared/by-setup").exists());
     add(&hosts.team, &["one"]);
     let said = runs(

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::places::Writes;
 use super::run::HostDaemon;
-use super::state::{Conversation, HostRecord};
+use super::state::{Conversation, HostRecord, NamedPrograms};
 use crate::io::jobs::{JobProcess, MOST, read_report, start};
 use crate::io::workers::Supervisor;
 
@@ -118,6 +118,10 @@ impl HostDaemon {
         if let Some(why) = self.is_used(&order) {
             return self.say_job_ended(number, Err(why));
         }
+        if let GitStep::CanMake(make) = &order.step {
+            let can_make = self.can_make(&order.name, make);
+            return self.say_job_ended(number, can_make.map(|()| JobReport::CanMake));
+        }
         match self.completed(order) {
             Ok(order) => {
                 self.jobs.waiting.push_back(HostJob { number, order });
@@ -173,7 +177,7 @@ impl HostDaemon {
         let step = match order.step {
             GitStep::Make(mut make) => {
                 let checkouts = text(&self.jobs.checkouts)?;
-                make.sandbox.writable = self.writable_by_setup(&order.name, &make)?;
+                make.sandbox.writable = self.let_setup_write(&order.name, &make)?;
                 GitStep::Make(Box::new(MakeOrder {
                     at: Some(checkouts.clone()),
                     otherwise: checkouts,
@@ -197,30 +201,24 @@ impl HostDaemon {
         })
     }
 
+    /// Makes sure that a teammate with such a checkout could start here, as far as that is known
+    /// before it is made.
+    fn can_make(&self, name: &Name, make: &MakeOrder) -> Result<(), String> {
+        let checkout = self.checkout_of(name)?;
+        self.written_by_setup(name, make, &checkout)?;
+        let named = NamedPrograms::of(make.program.as_ref(), &make.mcp);
+        let number = make.conversation;
+        let of = Conversation { name, number };
+        let known = self.log.state.programs(&of, &named);
+        self.look_for_programs(make, known, &Environment::of_self())
+    }
+
     /// Returns what the setup of a checkout may write beside it. What it can make links in is
     /// recorded before it runs: the start looks the same paths up again, perhaps in another host
     /// daemon, and follows none of those.
-    fn writable_by_setup(&mut self, name: &Name, make: &MakeOrder) -> Result<Vec<String>, String> {
-        let checkout = self.jobs.checkouts.join(name.as_str());
-        let checkout = follow::<io::Error>(&checkout, |_| Ok(()));
-        let checkout = checkout.map_err(|error| format!("the checkout of {name}: {error}"))?;
-        let checkout = checkout.into_os_string().into_string();
-        let checkout = checkout.map_err(|path| format!("{} is not UTF-8", path.display()))?;
-        let writes = Writes {
-            of: Conversation {
-                name,
-                number: make.conversation,
-            },
-            named: &make.sandbox.writable,
-            workspace: &checkout,
-        };
-        let places = self.places()?;
-        let mut writable = places.writable(&writes, &Environment::of_self());
-        if let Some(why) = writable.take_refusal(make.conversation.is_none(), &make.asked) {
-            return Err(why);
-        }
-        // Of the rest the start warns.
-        let real = writable.real();
+    fn let_setup_write(&mut self, name: &Name, make: &MakeOrder) -> Result<Vec<String>, String> {
+        let checkout = self.checkout_of(name)?;
+        let real = self.written_by_setup(name, make, &checkout)?;
         let mut paths = real.clone();
         paths.push(checkout);
         let territory = self.log.state.territory();
@@ -230,6 +228,37 @@ impl HostDaemon {
             return Err("what the setup may write cannot be recorded".to_owned());
         }
         Ok(real)
+    }
+
+    /// Looks up what the setup of a checkout may write beside it.
+    fn written_by_setup(
+        &self,
+        name: &Name,
+        make: &MakeOrder,
+        checkout: &str,
+    ) -> Result<Vec<String>, String> {
+        let number = make.conversation;
+        let writes = Writes {
+            of: Conversation { name, number },
+            named: &make.sandbox.writable,
+            workspace: checkout,
+        };
+        let places = self.places()?;
+        let mut writable = places.writable(&writes, &Environment::of_self());
+        if let Some(why) = writable.take_refusal(number.is_none(), &make.asked) {
+            return Err(why);
+        }
+        // Of the rest the start warns.
+        Ok(writable.real())
+    }
+
+    /// Returns the real path of a checkout that is there, or is to be made.
+    fn checkout_of(&self, name: &Name) -> Result<String, String> {
+        let checkout = self.jobs.checkouts.join(name.as_str());
+        let checkout = follow::<io::Error>(&checkout, |_| Ok(()));
+        let checkout = checkout.map_err(|error| format!("the checkout of {name}: {error}"))?;
+        let checkout = checkout.into_os_string().into_string();
+        checkout.map_err(|path| format!("{} is not UTF-8", path.display()))
     }
 
     /// Returns where commands for members may or once could write, for a frame.

@@ -250,8 +250,10 @@ impl HostDaemon {
         let named = order.member.terms.workspace.clone();
         let places = self.places()?;
         let workspace = places.workspace(&Conversation::of(&order.member), &named)?;
-        let programs = NamedPrograms::of(&order.member.terms);
-        let known = self.log.state.programs(&order, &programs).cloned();
+        let terms = &order.member.terms;
+        let programs = NamedPrograms::of(terms.program.as_ref(), &terms.mcp);
+        let of = Conversation::of(&order.member);
+        let known = self.log.state.programs(&of, &programs).cloned();
         let mut member = order.member;
         member.terms.workspace = workspace;
         member.begins_at = begins_at;

@@ -76,12 +76,11 @@ impl HostDaemon {
     /// Returns what looks up the paths of an order.
     pub(super) fn places(&self) -> Result<Places<'_>, String> {
         let login_dir = login_dir(|name| std::env::var_os(name)).map_err(|why| why.to_string())?;
-        let host = self.log.state.obeys.as_ref();
         Ok(Places {
             state: &self.log.state,
             team_dir: self.dir.root(),
             login_dir,
-            host: host.map_or_else(|| "this host".to_owned(), |it| it.host.to_string()),
+            host: self.host_name(),
         })
     }
 }

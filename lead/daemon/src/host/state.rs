@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use teamd_shared::inbox::LinePlace;
 use teamd_shared::link::{HomeIdentity, HostedEnd, StartOrder, Whose};
-use teamd_shared::member::Member;
+use teamd_shared::member::{Agent, Member};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::terms::{McpServer, Terms};
@@ -155,10 +155,10 @@ impl<'a> Conversation<'a> {
 
 impl NamedPrograms {
     /// Returns those of an order.
-    pub(super) fn of(terms: &Terms) -> Self {
+    pub(super) fn of(program: Option<&Agent>, servers: &[McpServer]) -> Self {
         Self {
-            agent: terms.program.as_ref().map(|agent| agent.command.clone()),
-            servers: terms.mcp.clone(),
+            agent: program.map(|agent| agent.command.clone()),
+            servers: servers.to_vec(),
         }
     }
 }
@@ -270,10 +270,10 @@ impl HostState {
         (Some(spawned.member.conversation) == of.number).then_some(spawned)
     }
 
-    /// Returns the programs that the conversation of an ordered incarnation has, if they were named
-    /// like this: it keeps their versions.
-    pub(super) fn programs(&self, order: &StartOrder, named: &NamedPrograms) -> Option<&Terms> {
-        let spawned = self.last_of(&Conversation::of(&order.member))?;
+    /// Returns the programs that a conversation has, if they were named like this: it keeps their
+    /// versions.
+    pub(super) fn programs(&self, of: &Conversation<'_>, named: &NamedPrograms) -> Option<&Terms> {
+        let spawned = self.last_of(of)?;
         (spawned.programs == *named).then_some(&spawned.member.terms)
     }
 

@@ -239,6 +239,8 @@ impl DecisionView<'_> {
             seen: None,
             conversation: self.resumed(order).map(|member| member.conversation),
             asked: order.terms.sandbox.writable.clone(),
+            program: terms.program,
+            mcp: terms.mcp,
         }));
         let mut git = self.git_order(&order.name, Some(order.environment.clone()), step);
         git.host = terms.host;

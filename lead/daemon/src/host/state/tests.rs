@@ -1,6 +1,6 @@
 use super::*;
 use teamd_shared::member::{Gate, Phase, Terms};
-use teamd_shared::terms::{Agent, Login, Protocol};
+use teamd_shared::terms::{Login, Protocol};
 use uuid::Uuid;
 
 fn name() -> Name {
@@ -228,7 +228,7 @@ fn the_last_home_is_obeyed() {
 fn a_conversation_keeps_the_versions_of_its_programs() {
     let mut asked = member(1, 1);
     asked.terms.program = Some(agent("codex"));
-    let named = NamedPrograms::of(&asked.terms);
+    let named = NamedPrograms::of(asked.terms.program.as_ref(), &asked.terms.mcp);
     let mut here = asked;
     here.terms.program = Some(agent("/home/me/tools/codex-1/codex"));
     let state = fold([HostRecord::Spawned(Box::new(Spawned {
@@ -241,13 +241,13 @@ fn a_conversation_keeps_the_versions_of_its_programs() {
         }],
         returned_up_to: None,
     }))]);
-    let known = |conversation, named| state.programs(&order(2, conversation, None), named);
+    let name = name();
+    let known = |number, named| state.programs(&conversation(&name, number), named);
     let program = known(1, &named).and_then(|terms| terms.program.clone());
     assert_eq!(program, Some(agent("/home/me/tools/codex-1/codex")));
     assert_eq!(known(2, &named), None, "it is another conversation");
     let other = NamedPrograms::default();
     assert_eq!(known(1, &other), None, "it is another program");
-    let name = name();
     let writable = |number, named| state.writable(&conversation(&name, number), named).count();
     assert_eq!((writable(1, "~/cache"), writable(1, "~/other")), (1, 0));
     assert_eq!(writable(2, "~/cache"), 0, "it is another conversation");

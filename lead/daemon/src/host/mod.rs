@@ -11,10 +11,10 @@
 //! been replaced; they connect again at once.
 //!
 //! **Who writes** in its team directory: the host daemon alone `host.jsonl` (whom it obeys, where
-//! a setup can write, the processes that it has started, their ends) and `config.json` (the text that home says, for the
-//! workers); each worker its transcript; all of them, and what comes over the link, the inboxes of
-//! those who live here. **Who reads**: the host daemon `host.jsonl`, and the inboxes of those who
-//! live elsewhere, which are the outboxes to them.
+//! a setup can write, the processes that it has started, their ends) and `config.json` (the text
+//! that home says, for the workers); each worker its transcript; all of them, and what comes over
+//! the link, the inboxes of those who live here. **Who reads**: the host daemon `host.jsonl`, and
+//! the inboxes of those who live elsewhere, which are the outboxes to them.
 //!
 //! **When it dies**
 //! - while a checkout is set up: where its commands can make links is in `host.jsonl` before they

@@ -12,9 +12,10 @@ use crate::control::Refusal;
 use crate::environment::Environment;
 use crate::fingerprint::Baseline;
 use crate::id::TaskId;
-use crate::member::{Bounds, Sandbox};
+use crate::member::{Agent, Bounds, Sandbox};
 use crate::merged::{Landed, Merged};
 use crate::name::Name;
+use crate::terms::McpServer;
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -115,6 +116,8 @@ pub enum JobReport {
     Removed,
     /// What is wrong, and what to do next: trying again does not help.
     Refused(Refusal),
+    /// What a teammate needs beside its checkout is there.
+    CanMake,
 }
 
 /// Work with `git`.
@@ -228,6 +231,9 @@ pub enum GitStep {
         /// The output.
         text: String,
     },
+    /// Say whether a teammate with such a checkout could start on this host, before anything takes
+    /// long. The host daemon answers by itself.
+    CanMake(Box<MakeOrder>),
 }
 
 /// What is merged and checked.
@@ -273,4 +279,16 @@ pub struct MakeOrder {
     pub bounds: Bounds,
     /// On a host: what home has seen of the repository. At home it is looked up.
     pub seen: Option<SeenAtHome>,
+    /// The conversation that goes on in it, if one does.
+    #[serde(default)]
+    pub conversation: Option<u32>,
+    /// What the spawn order itself names to be written. An earlier version does not say.
+    #[serde(default)]
+    pub asked: Vec<String>,
+    /// The agent that is to work in it. An earlier version does not say.
+    #[serde(default)]
+    pub program: Option<Agent>,
+    /// Its MCP servers. An earlier version does not say.
+    #[serde(default)]
+    pub mcp: Vec<McpServer>,
 }

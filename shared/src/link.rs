@@ -26,7 +26,7 @@ use crate::terms::{McpServer, Terms};
 pub const MAGIC: &str = "teamd-link";
 
 /// The version of the frames. Another one is refused, with the next step.
-pub const LINK_PROTOCOL: u16 = 3;
+pub const LINK_PROTOCOL: u16 = 4;
 
 /// The longest frame, in bytes, without its newline: it also passes the control socket of the host
 /// daemon as one frame. A message of 1 MiB whose every character is escaped twice fits.
@@ -234,6 +234,10 @@ pub struct StartOrder {
     pub returned_up_to: Option<LinePlace>,
     /// Keys and settings, in memory only on both sides.
     pub variables: Vec<Variable>,
+    /// What the spawn order itself names to be written, which is refused if it cannot be. An
+    /// earlier version does not say.
+    #[serde(default)]
+    pub asked: Vec<String>,
 }
 
 /// A variable of the environment.

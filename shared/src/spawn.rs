@@ -17,7 +17,9 @@ mod trust;
 
 pub use installed::{installed_agent, installed_server, use_installed};
 pub use login::{LoginError, resolve_login};
-pub use paths::{RecordedPaths, can_work, holds_system_programs, repository_of, resolve_paths};
+pub use paths::{
+    RecordedPaths, can_work, folder_of_link, holds_system_programs, repository_of, resolve_paths,
+};
 pub use price::require_price;
 pub use resolve::{SpawnRequest, model_of_key, require_key, resolve};
 pub use spawn_call::SpawnCall;

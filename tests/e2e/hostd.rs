@@ -247,6 +247,7 @@ fn start(incarnation: u32) -> ToHost {
         begins_after: None,
         returned_up_to: None,
         variables: vec![told],
+        asked: Vec::new(),
     }))
 }
 

@@ -492,14 +492,27 @@ fn no_secret_of_home_crosses_for_an_agent_or_a_server() {
 fn an_agent_with_a_checkout_there_works_on_tasks() {
     let Some(mut hosts) = machine("") else { return };
     hosts.team.set(CODEX.key, KEY);
-    install(&hosts, "codex", CODEX.program);
     std::fs::create_dir_all(hosts.far.join("box/shared")).unwrap();
     user(&hosts.team, REPOSITORY);
     let toml = "[work]\ncheck = 'test -e one'\n[checkout]\nsetup = '[ ! -d ~/shared ] || touch ~/shared/by-setup'\n";
     begin(&hosts, toml);
     let words = ["spawn", "carol", "--host", "box", "--checkout"];
     let flags = ["--agent", "codex", "--writable", "~/shared"];
-    hosts.team.teamctl([&words[..], &flags].concat()).ok();
+    let spawn = |more: &[&str]| hosts.team.teamctl([&words[..], &flags, more].concat());
+    // What is missing is said before anything is cloned, sent or set up.
+    let refused = |run: Run, part: &str| {
+        let said = run.run_failed().stderr;
+        assert!(said.contains(part), "{part}: {said}");
+        let repositories = hosts.far.join("box/.local/state/teamd/repositories");
+        assert!(!repositories.exists(), "the repository is there");
+    };
+    refused(spawn(&[]), "there is no program codex on box");
+    install(&hosts, "codex", CODEX.program);
+    refused(
+        spawn(&["--writable", "~/missing"]),
+        "cannot write ~/missing on box",
+    );
+    spawn(&[]).ok();
     assert!(hosts.far.join("box/shared/by-setup").exists());
     add(&hosts.team, &["one"]);
     let said = runs(
@@ -570,10 +583,14 @@ fn what_a_teammate_may_write_beside_its_workspace_is_named_as_it_is_there() {
     refused(&["--writable", "shared"], "is not said by the path shared");
     refused(
         &["--writable", "~/repo/.git/hooks"],
-        "cannot write ~/repo/.git/hooks: it belongs to the repository",
+        "cannot write ~/repo/.git/hooks on box: it belongs to the repository",
     );
     let of_team = hosts.inbox_there("box", "carol").display().to_string();
     refused(&["--writable", &of_team], "it lies in the team directory");
+    refused(
+        &["--writable", "~/missing"],
+        "carol cannot write ~/missing on box: ",
+    );
     spawn(
         &hosts,
         &[&flags[..], &["--writable", "~/shared", "--caches"]].concat(),
@@ -591,17 +608,55 @@ fn what_a_teammate_may_write_beside_its_workspace_is_named_as_it_is_there() {
     ] {
         assert_eq!(can_write(&hosts, path), writable, "{path}");
     }
-    // A link that a tool has made is not followed, and the conversation goes on without.
+    // A link that a tool has made is not followed: the order that names it is refused, and the
+    // conversation goes on without.
     does(
         &hosts,
         &["/bash mkdir ~/shared/in; ln -s ~/repo ~/work/link; rm -r ~/shared/in".to_owned()],
     );
     hosts.team.teamctl(["shutdown", "carol"]).ok();
+    let why = "carol cannot write ~/work/link on box: ";
     let resume = ["spawn", "carol", "--resume", "--writable", "~/work/link"];
-    hosts.team.teamctl(resume).ok();
+    let refused = hosts.team.teamctl(resume).run_failed().stderr;
+    assert!(refused.contains(why), "{refused}");
+    hosts.team.teamctl(["spawn", "carol", "--resume"]).ok();
     assert!(!can_write(&hosts, "~/repo"));
     assert!(can_write(&hosts, "~/shared"));
     let log = hosts.team.teamctl(["logs", "teamd"]).ok().stdout;
-    let why = "box: carol cannot write ~/work/link: ";
-    assert!(log.contains(why), "{log}");
+    assert!(log.contains(&format!("box: {why}")), "{log}");
+}
+
+/// The setup of a checkout runs before its teammate is started, and what it leaves decides nothing.
+#[test]
+fn a_link_that_the_setup_of_a_checkout_makes_is_not_followed() {
+    let Some(hosts) = machine("") else { return };
+    let there = hosts.far.join("box");
+    for folder in ["d", "keys", "work"] {
+        std::fs::create_dir_all(there.join(folder)).unwrap();
+    }
+    user(&hosts.team, REPOSITORY);
+    let setup = "ln -s ~/keys ~/d/x; [ -e ~/d/goes-on ]";
+    begin(&hosts, &format!("[checkout]\nsetup = '{setup}'\n"));
+    let carol = || {
+        let words = ["spawn", "carol", "--host", "box", "--checkout"];
+        let flags = ["--model", "script", "--writable", "~/d"];
+        hosts.team.teamctl([&words[..], &flags].concat())
+    };
+    let is_refused = |run: Run, part: &str| {
+        let said = run.run_failed().stderr;
+        assert!(said.contains(part), "{part}: {said}");
+    };
+    let of_tool = "is a link that a tool can have made";
+    is_refused(carol(), "the setup of carol failed");
+    let made = std::fs::read_link(there.join("d/x")).unwrap();
+    assert_eq!(made, there.join("keys"), "the setup has run");
+    let dave = ["spawn", "dave", "--host", "box", "--model", "script"];
+    for more in [
+        ["--workspace", "~/work", "--writable", "~/d/x"],
+        ["--workspace", "~/d/x", "--writable", "~/work"],
+    ] {
+        is_refused(hosts.team.teamctl([&dave[..], &more].concat()), of_tool);
+    }
+    std::fs::File::create(there.join("d/goes-on")).unwrap();
+    carol().ok();
 }

@@ -8,7 +8,7 @@
 
 mod checks;
 
-pub use checks::repository_of;
+pub use checks::{folder_of_link, repository_of};
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -247,12 +247,20 @@ pub(crate) enum Until {
     Compacted(u32, RequestId),
 }
 
+/// What a start has of the spawn order, beside what is recorded.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ordered {
+    pub(crate) environment: Environment,
+    /// What the order itself names to be written beside the workspace.
+    pub(crate) writable: Vec<String>,
+}
+
 /// What is to be done, after the journal has the decision.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
-    /// Start a process for the incarnation that the journal holds now, with this environment; none:
-    /// with the environment of the incarnation before, which it follows by the policy.
-    Start(Incarnation, Option<Environment>),
+    /// Start a process for the incarnation that the journal holds now, with what its spawn order
+    /// says; none: with the environment of the incarnation before, which it follows by the policy.
+    Start(Incarnation, Option<Ordered>),
     /// Let a started worker begin.
     Welcome(Incarnation),
     /// Send a worker a frame, if it is connected.

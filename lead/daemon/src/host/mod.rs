@@ -10,13 +10,15 @@
 //! now. So that its workers say theirs anew, their connections are closed then, as if a daemon had
 //! been replaced; they connect again at once.
 //!
-//! **Who writes** in its team directory: the host daemon alone `host.jsonl` (whom it obeys, the
-//! processes that it has started, their ends) and `config.json` (the text that home says, for the
-//! workers); each worker its transcript; all of them, and what comes over the link, the inboxes of
-//! those who live here. **Who reads**: the host daemon `host.jsonl`, and the inboxes of those who
-//! live elsewhere, which are the outboxes to them.
+//! **Who writes** in its team directory: the host daemon alone `host.jsonl` (whom it obeys, where
+//! a setup can write, the processes that it has started, their ends) and `config.json` (the text
+//! that home says, for the workers); each worker its transcript; all of them, and what comes over
+//! the link, the inboxes of those who live here. **Who reads**: the host daemon `host.jsonl`, and
+//! the inboxes of those who live elsewhere, which are the outboxes to them.
 //!
 //! **When it dies**
+//! - while a checkout is set up: where its commands can make links is in `host.jsonl` before they
+//!   run, so that no later order follows one.
 //! - before `spawned` is in `host.jsonl`: the worker was not welcomed, and ends with its
 //!   connection. Home orders the start again.
 //! - behind it, before home has heard: home orders it again, and hears of the same process; or of

@@ -16,9 +16,9 @@ use teamd_shared::process::Identity;
 use super::frames::{incarnation, to_worker, welcome, whose};
 use super::hidden::hidden_here;
 use super::mail::Outboxes;
-use super::places::real_paths;
+use super::places::Writes;
 use super::run::HostDaemon;
-use super::state::{HostRecord, NamedPrograms, Obeyed, Spawned, Standing};
+use super::state::{Conversation, HostRecord, NamedPrograms, Obeyed, Spawned, Standing};
 use crate::core::incarnation::Incarnation;
 use crate::io::mail_relay::IntakeError;
 use crate::io::workers::StartedWorker;
@@ -208,7 +208,7 @@ impl HostDaemon {
                     tracing::debug!("{} waits for no welcome", to.name);
                     return;
                 };
-                let territory = self.log.state.territory();
+                let territory = self.territory();
                 let said = welcome(*said, spawned, environment, territory, watch);
                 ToWorker::Welcome(Box::new(said))
             }
@@ -251,9 +251,12 @@ impl HostDaemon {
         let begins_at = self.beginning(&order)?;
         let returned_up_to = self.returned_up_to(&order);
         let named = order.member.terms.workspace.clone();
-        let workspace = self.workspace(&order.member.name, &named)?;
-        let programs = NamedPrograms::of(&order.member.terms);
-        let known = self.log.state.programs(&order, &programs).cloned();
+        let places = self.places()?;
+        let workspace = places.workspace(&Conversation::of(&order.member), &named)?;
+        let terms = &order.member.terms;
+        let programs = NamedPrograms::of(terms.program.as_ref(), &terms.mcp);
+        let of = Conversation::of(&order.member);
+        let known = self.log.state.programs(&of, &programs).cloned();
         let mut member = order.member;
         member.terms.workspace = workspace;
         member.begins_at = begins_at;
@@ -261,16 +264,21 @@ impl HostDaemon {
         let given: Vec<String> = given.collect();
         let mut environment = with_variables(Environment::of_self(), order.variables);
         environment.tell_unattended(&given);
-        let sandbox = &mut member.terms.sandbox;
-        let (writable, unusable) = self.writable(&member.name, &sandbox.writable, &environment);
-        sandbox.writable = real_paths(&writable);
-        for why in unusable {
-            if member.conversation == member.incarnation {
-                return Err(why);
-            }
-            // A conversation goes on all the same: no later order takes a path back.
-            self.warn(why);
+        let writes = Writes {
+            of: Conversation::of(&member),
+            named: &member.terms.sandbox.writable,
+            workspace: &member.terms.workspace,
+        };
+        let mut writable = places.writable(&writes, &environment);
+        let is_first = member.conversation == member.incarnation;
+        if let Some(why) = writable.take_refusal(is_first, &order.asked) {
+            return Err(why);
         }
+        // A conversation goes on all the same without what is only recorded.
+        for unusable in writable.unusable.drain(..) {
+            self.warn(unusable.why);
+        }
+        member.terms.sandbox.writable = writable.real();
         self.find_programs(&mut member.terms, known.as_ref(), &environment)?;
         let StartedWorker { identity, cgroup } = self.workers.start(&member, environment)?;
         member.process = Some(identity.clone());
@@ -280,7 +288,7 @@ impl HostDaemon {
             member,
             named,
             programs,
-            writable,
+            writable: writable.paths,
             returned_up_to,
         };
         match self.log.append(HostRecord::Spawned(Box::new(spawned))) {

@@ -3,9 +3,11 @@
 //! login.
 
 use teamd_client::error::CommandError;
+use teamd_client::read::agents::Problem;
 use teamd_client::read::{agents, mcp};
 use teamd_shared::control::Refusal;
 use teamd_shared::environment::{CLAUDE_TOKEN, Environment};
+use teamd_shared::job::MakeOrder;
 use teamd_shared::member::Agent;
 use teamd_shared::spawn::{installed_agent, installed_server};
 use teamd_shared::terms::{AgentProgram, McpServer, Terms};
@@ -24,8 +26,7 @@ impl HostDaemon {
         known: Option<&Terms>,
         environment: &Environment,
     ) -> Result<(), String> {
-        let host = self.log.state.obeys.as_ref();
-        let host = host.map_or_else(|| "this host".to_owned(), |it| it.host.to_string());
+        let host = self.host_name();
         if let Some(agent) = &mut terms.program {
             let known = known.and_then(|known| known.program.as_ref());
             let note = find_agent(agent, known, environment, &host)?;
@@ -40,6 +41,45 @@ impl HostDaemon {
         }
         Ok(())
     }
+
+    /// Makes sure that the programs of a teammate are here, before its checkout is made. Its keys
+    /// come with the start alone.
+    ///
+    /// # Errors
+    /// As for the start.
+    pub(super) fn look_for_programs(
+        &self,
+        make: &MakeOrder,
+        known: Option<&Terms>,
+        environment: &Environment,
+    ) -> Result<(), String> {
+        let host = self.host_name();
+        if let Some(agent) = &make.program {
+            let known = known.and_then(|known| known.program.as_ref());
+            let program = program_of(agent, known, environment, &host)?;
+            let (_, problem) = agents::inspect(&agent.name, &program, environment);
+            if let Some(Problem::Missing | Problem::TooOld(_)) = problem {
+                let checked = agents::check(&agent.name, &program, environment);
+                checked.map_err(|error| of_error(&error, &host))?;
+            }
+        }
+        for server in &make.mcp {
+            let mut with_keys = environment.clone();
+            while let Some(variable) = mcp::unset_variable(server, &with_keys) {
+                with_keys.set(variable, "comes with the start");
+            }
+            let mut known = known.iter().flat_map(|known| &known.mcp);
+            let known = known.find(|known| known.name == server.name);
+            find_server(&mut server.clone(), known, &with_keys, &host)?;
+        }
+        Ok(())
+    }
+
+    /// Returns what home calls this host.
+    pub(super) fn host_name(&self) -> String {
+        let host = self.log.state.obeys.as_ref();
+        host.map_or_else(|| "this host".to_owned(), |it| it.host.to_string())
+    }
 }
 
 /// Finds the program of an agent. Returns what is to be noted.
@@ -49,33 +89,39 @@ fn find_agent(
     environment: &Environment,
     host: &str,
 ) -> Result<Option<String>, String> {
-    let Agent {
-        name,
-        command,
-        protocol,
-        login,
-    } = agent;
-    let mut program = AgentProgram {
-        command: command.clone(),
-        protocol: *protocol,
-        login: *login,
-    };
-    if login.is_token() && environment.value(CLAUDE_TOKEN).is_none() {
+    let name = &agent.name;
+    if agent.login.is_token() && environment.value(CLAUDE_TOKEN).is_none() {
         return Err(format!(
             "the agent {name} is to log in with a token, and {host} has no {CLAUDE_TOKEN}: set it in the login there, or name it in \
              `env` of `[hosts.{host}]` in team.toml and set it in your shell"
         ));
     }
+    let program = program_of(agent, known, environment, host)?;
+    let note = agents::check(name, &program, environment);
+    let note = note.map_err(|error| of_error(&error, host))?;
+    agent.command = program.command;
+    Ok(note)
+}
+
+/// Returns the program of an agent as it is started here.
+fn program_of(
+    agent: &Agent,
+    known: Option<&Agent>,
+    environment: &Environment,
+    host: &str,
+) -> Result<AgentProgram, String> {
+    let mut program = AgentProgram {
+        command: agent.command.clone(),
+        protocol: agent.protocol,
+        login: agent.login,
+    };
     let known = known.filter(|known| agents::find(&known.command, environment).is_some());
     program.command = match known {
         Some(known) => known.command.clone(),
-        None => installed_agent(name, &program, environment)
+        None => installed_agent(&agent.name, &program, environment)
             .map_err(|refusal| of_refusal(&refusal, host))?,
     };
-    let note = agents::check(name, &program, environment);
-    let note = note.map_err(|error| of_error(&error, host))?;
-    *command = program.command;
-    Ok(note)
+    Ok(program)
 }
 
 /// Finds the program of an MCP server, and makes sure that its variables are set.

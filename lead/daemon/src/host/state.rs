@@ -1,11 +1,11 @@
 //! What `host.jsonl` says: whom this host obeys, and what has run here. A fold, pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use teamd_shared::inbox::LinePlace;
 use teamd_shared::link::{HomeIdentity, HostedEnd, StartOrder, Whose};
-use teamd_shared::member::Member;
+use teamd_shared::member::{Agent, Member};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::terms::{McpServer, Terms};
@@ -27,6 +27,14 @@ pub(super) struct HostLine {
 pub(super) enum HostRecord {
     /// From now on it obeys this home.
     Obeys(Obeyed),
+    /// Commands for a member can write there from now on: the setup of its checkout runs before it
+    /// is started.
+    Writes {
+        /// The member.
+        name: Name,
+        /// The real paths.
+        paths: Vec<String>,
+    },
     /// A process was started. Its worker is welcomed only then.
     Spawned(Box<Spawned>),
     /// Nothing of an incarnation is left.
@@ -98,6 +106,8 @@ pub(super) struct Exited {
 pub(super) struct HostState {
     pub(super) obeys: Option<Obeyed>,
     pub(super) members: BTreeMap<Name, Hosted>,
+    /// Where commands for members may or once could write.
+    territory: BTreeSet<String>,
 }
 
 /// The last incarnation of a member at this host.
@@ -108,6 +118,14 @@ pub(super) struct Hosted {
     pub(super) exit: Option<Exited>,
     /// How the one before ended.
     before: Option<Exited>,
+}
+
+/// A conversation of a member, which keeps where its paths lead.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Conversation<'a> {
+    pub(super) name: &'a Name,
+    /// None: it is yet to begin.
+    pub(super) number: Option<u32>,
 }
 
 /// What an order to start an incarnation meets.
@@ -125,12 +143,22 @@ pub(super) enum Standing<'a> {
     Later(u32),
 }
 
+impl<'a> Conversation<'a> {
+    /// Returns that of an incarnation.
+    pub(super) fn of(member: &'a Member) -> Self {
+        Self {
+            name: &member.name,
+            number: Some(member.conversation),
+        }
+    }
+}
+
 impl NamedPrograms {
     /// Returns those of an order.
-    pub(super) fn of(terms: &Terms) -> Self {
+    pub(super) fn of(program: Option<&Agent>, servers: &[McpServer]) -> Self {
         Self {
-            agent: terms.program.as_ref().map(|agent| agent.command.clone()),
-            servers: terms.mcp.clone(),
+            agent: program.map(|agent| agent.command.clone()),
+            servers: servers.to_vec(),
         }
     }
 }
@@ -140,7 +168,12 @@ impl HostState {
     pub(super) fn apply(&mut self, record: HostRecord) {
         match record {
             HostRecord::Obeys(home) => self.obeys = Some(home),
+            HostRecord::Writes { paths, .. } => self.territory.extend(paths),
             HostRecord::Spawned(spawned) => {
+                let terms = &spawned.member.terms;
+                self.territory.insert(terms.workspace.clone());
+                let writable = terms.sandbox.writable.iter();
+                self.territory.extend(writable.cloned());
                 let name = spawned.member.name.clone();
                 let earlier = self.members.remove(&name);
                 let hosted = Hosted {
@@ -214,43 +247,40 @@ impl HostState {
         self.members.get(name)?.end_at(line)
     }
 
-    /// Returns the real workspace of the last incarnation, if it was named like this.
-    pub(super) fn workspace(&self, name: &Name, named: &str) -> Option<&str> {
-        let spawned = &self.members.get(name)?.spawned;
+    /// Returns the real workspace of a conversation, if it was named like this.
+    pub(super) fn workspace(&self, of: &Conversation<'_>, named: &str) -> Option<&str> {
+        let spawned = self.last_of(of)?;
         (spawned.named == named).then_some(spawned.member.terms.workspace.as_str())
     }
 
-    /// Returns where a path led that the last incarnation could write; several for the caches of
-    /// tools.
+    /// Returns where a path leads that a conversation may write; several for the caches of tools.
     pub(super) fn writable<'s>(
         &'s self,
-        name: &Name,
+        of: &Conversation<'_>,
         named: &'s str,
-    ) -> impl Iterator<Item = &'s NamedPath> {
-        let known = self.members.get(name).into_iter();
-        let known = known.flat_map(|hosted| &hosted.spawned.writable);
+    ) -> impl Iterator<Item = &'s NamedPath> + use<'s> {
+        let known = self.last_of(of).into_iter();
+        let known = known.flat_map(|spawned| &spawned.writable);
         known.filter(move |path| path.named == named)
     }
 
-    /// Returns the programs that the conversation of an ordered incarnation has, if they were named
-    /// like this: it keeps their versions.
-    pub(super) fn programs(&self, order: &StartOrder, named: &NamedPrograms) -> Option<&Terms> {
-        let spawned = &self.members.get(&order.member.name)?.spawned;
-        let is_same = spawned.member.conversation == order.member.conversation;
-        (is_same && spawned.programs == *named).then_some(&spawned.member.terms)
+    /// Returns the last incarnation here, if it was of this conversation.
+    fn last_of(&self, of: &Conversation<'_>) -> Option<&Spawned> {
+        let spawned = &self.members.get(of.name)?.spawned;
+        (Some(spawned.member.conversation) == of.number).then_some(spawned)
     }
 
-    /// Returns where commands of members could write at this host.
-    pub(super) fn territory(&self) -> Vec<String> {
-        let mut paths = Vec::new();
-        for hosted in self.members.values() {
-            let terms = &hosted.spawned.member.terms;
-            paths.push(terms.workspace.clone());
-            paths.extend(terms.sandbox.writable.iter().cloned());
-        }
-        paths.sort();
-        paths.dedup();
-        paths
+    /// Returns the programs that a conversation has, if they were named like this: it keeps their
+    /// versions.
+    pub(super) fn programs(&self, of: &Conversation<'_>, named: &NamedPrograms) -> Option<&Terms> {
+        let spawned = self.last_of(of)?;
+        (spawned.programs == *named).then_some(&spawned.member.terms)
+    }
+
+    /// Returns where commands for members may or once could write: a link there can be of a tool,
+    /// also of one that was forgotten.
+    pub(super) fn territory(&self) -> &BTreeSet<String> {
+        &self.territory
     }
 }
 

@@ -51,6 +51,7 @@ use super::connections::{DialledIn, Inputs};
 use super::mail_relay::{IntakeError, MailIntake, OutboxLine, OutboxReader};
 use super::roster_file::RosterFile;
 use crate::core::caller::ReplyTo;
+use crate::core::event::Ordered;
 use crate::core::incarnation::Incarnation;
 
 /// How much of the roster goes into one frame, in bytes.
@@ -557,14 +558,14 @@ impl Links {
         &mut self,
         host: &Name,
         member: &Member,
-        environment: &Environment,
+        ordered: &Ordered,
     ) -> Result<Option<LinkedWorker>, String> {
         let incarnation = Incarnation::of(member);
         let worker = self.worker(host, &incarnation);
         let Some(worker) = worker.filter(|_| self.has_said(host)) else {
             return Ok(None);
         };
-        let mut environment = environment.clone();
+        let mut environment = ordered.environment.clone();
         let link = self.links.get(host);
         let names = link.map(|link| link.host.terms.env.as_slice());
         name_for_hosts(&mut environment, names.unwrap_or_default(), &member.terms);
@@ -578,6 +579,7 @@ impl Links {
                 None => None,
             },
             variables: given_to_hosts(&environment),
+            asked: ordered.writable.clone(),
         };
         self.add_outbox(host, &member.name, None);
         self.say(host, ToHost::Start(Box::new(order)));

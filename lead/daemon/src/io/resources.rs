@@ -38,7 +38,7 @@ use super::task_files::TaskFiles;
 use super::workers::{StartedWorker, Supervisor};
 use crate::core::decide::{Decision, DecisionView, decide};
 use crate::core::dispatcher::RETRY;
-use crate::core::event::{Action, Event, Now};
+use crate::core::event::{Action, Event, Now, Ordered};
 use crate::core::incarnation::Incarnation;
 use crate::core::io::{Io, IoFailed, NotWritten};
 use crate::core::job::SpawnFacts;
@@ -142,14 +142,14 @@ impl Io for DaemonResources {
 
     fn perform(&mut self, team: &Team, action: &Action) -> Vec<Event> {
         match action {
-            Action::Start(incarnation, environment) => {
+            Action::Start(incarnation, ordered) => {
                 let member = team.members.get(&incarnation.name);
-                let (Some(member), Some(environment)) = (member, environment) else {
+                let (Some(member), Some(ordered)) = (member, ordered) else {
                     return Vec::new();
                 };
                 return match &member.record.terms.host {
-                    Some(host) => self.start_there(host, &member.record, environment),
-                    None => vec![self.start(incarnation, &member.record, environment)],
+                    Some(host) => self.start_there(host, &member.record, ordered),
+                    None => vec![self.start(incarnation, &member.record, &ordered.environment)],
                 };
             }
             Action::Say(incarnation, frame) => {
@@ -372,14 +372,9 @@ impl DaemonResources {
     }
 
     /// Has an incarnation started on a host, which reports it.
-    fn start_there(
-        &mut self,
-        host: &Name,
-        member: &Member,
-        environment: &Environment,
-    ) -> Vec<Event> {
+    fn start_there(&mut self, host: &Name, member: &Member, ordered: &Ordered) -> Vec<Event> {
         let incarnation = Incarnation::of(member);
-        match self.links.start(host, member, environment) {
+        match self.links.start(host, member, ordered) {
             Ok(Some(worker)) => {
                 self.connections.add_linked(incarnation, worker);
                 Vec::new()

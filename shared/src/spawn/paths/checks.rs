@@ -1,6 +1,7 @@
 //! What no spawn order may ask for: a path through a link that a tool made, a repository of `git`,
 //! or hiding what is needed.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -38,14 +39,6 @@ pub fn repository_of(path: &Path) -> Option<&Path> {
     })
 }
 
-/// A directory where tools may or once could write.
-struct WritableFolder<'t> {
-    path: &'t Path,
-    /// Whose tools.
-    maker: &'t Name,
-    id: Option<FolderId>,
-}
-
 /// The kernel's own number for a directory: a bind mount shows it by another path, with the same
 /// number.
 #[derive(PartialEq, Eq)]
@@ -62,14 +55,21 @@ fn id(path: &Path) -> Option<FolderId> {
     })
 }
 
-fn folder_at<'f, 't>(
-    path: &Path,
-    folders: &'f [WritableFolder<'t>],
-) -> Option<&'f WritableFolder<'t>> {
-    let id = id(path);
-    folders
-        .iter()
-        .find(|folder| folder.path == path || id.is_some() && folder.id == id)
+/// Returns the one of these directories, where tools may or once could write, in which a link lies:
+/// one of them can have made it.
+pub fn folder_of_link<'t>(
+    link: &Path,
+    territory: impl Iterator<Item = &'t Path>,
+) -> Option<&'t Path> {
+    let folders: Vec<_> = territory.map(|path| (path, id(path))).collect();
+    // Tools cannot replace the directory itself: that takes the right to write in the one above.
+    link.ancestors().skip(1).find_map(|above| {
+        let id = id(above);
+        let found = folders
+            .iter()
+            .find(|(path, its_id)| *path == above || id.is_some() && *its_id == id);
+        found.map(|(path, _)| *path)
+    })
 }
 
 impl PathSearch<'_> {
@@ -116,18 +116,10 @@ impl PathSearch<'_> {
         links: &[FollowedLink],
         territory: impl Iterator<Item = (&'t Path, &'t Name)>,
     ) -> Result<(), Refusal> {
-        let folders: Vec<_> = territory
-            .map(|(path, maker)| WritableFolder {
-                path,
-                maker,
-                id: id(path),
-            })
-            .collect();
+        let makers: BTreeMap<&Path, &Name> = territory.collect();
         for FollowedLink { doing, named, link } in links {
-            // Tools cannot replace the directory itself: that takes the right to write in the one
-            // above.
-            let mut above = link.ancestors().skip(1);
-            let Some(folder) = above.find_map(|path| folder_at(path, &folders)) else {
+            let folder = folder_of_link(link, makers.keys().copied());
+            let Some((folder, maker)) = folder.and_then(|path| makers.get_key_value(path)) else {
                 continue;
             };
             let link = link.display();
@@ -135,8 +127,8 @@ impl PathSearch<'_> {
                 "{} cannot {doing} {named}: {link} is a symbolic link in {}, where the tools of {} may write or once could, \
                  so one of them can have made it",
                 who(self.name),
-                folder.path.display(),
-                who(folder.maker)
+                folder.display(),
+                who(maker)
             );
             let hint = format!(
                 "see where it leads (`readlink -f {link}`), and name that instead, if it is what you mean"

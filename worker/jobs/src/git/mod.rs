@@ -160,6 +160,9 @@ async fn perform(
             integration::log(git, *task, text)?;
             Ok(JobReport::Logged)
         }
+        GitStep::CanMake(_) => {
+            Err(anyhow::anyhow!("the daemon of a host answers this by itself").into())
+        }
     }
 }
 

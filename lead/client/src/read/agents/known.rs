@@ -1,8 +1,11 @@
 //! What is known of the agents of others: where each is to be had, which versions work, and what it
 //! needs.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
 use teamd_shared::environment::{CLAUDE_TOKEN, Environment};
 use teamd_shared::terms::{Login, Protocol, Published, Version};
@@ -74,8 +77,8 @@ impl KnownAgent {
     pub fn version(&self, program: &Path) -> Option<Version> {
         let program = program.canonicalize().ok()?;
         program.ancestors().skip(1).take(5).find_map(|folder| {
-            let text = std::fs::read_to_string(folder.join("package.json")).ok()?;
-            let package: Value = serde_json::from_str(&text).ok()?;
+            let text = read_description(&folder.join("package.json"))?;
+            let package: Value = serde_json::from_slice(&text).ok()?;
             let is_it = package["name"]
                 .as_str()
                 .is_some_and(|name| name.starts_with(self.published.package));
@@ -88,6 +91,26 @@ impl KnownAgent {
     }
 }
 
+/// The most bytes that the description of a package has.
+const MAX_DESCRIPTION: u64 = 1024 * 1024;
+
+/// Reads the description of a package, unless it is not a regular file or is too long: a tool can
+/// have made what lies there, and daemons read it.
+fn read_description(path: &Path) -> Option<Vec<u8>> {
+    // Opening a FIFO must not block.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    let file = File::from(file);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_DESCRIPTION + 1)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    (bytes.len() as u64 <= MAX_DESCRIPTION).then_some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,8 +121,7 @@ mod tests {
         let folder = scratch.path().join("node_modules/@openai/codex/bin");
         std::fs::create_dir_all(&folder).unwrap();
         let put = |path: &Path, text: &str| {
-            std::io::Write::write_all(&mut std::fs::File::create(path).unwrap(), text.as_bytes())
-                .unwrap();
+            std::io::Write::write_all(&mut File::create(path).unwrap(), text.as_bytes()).unwrap();
         };
         put(&folder.join("codex.js"), "");
         std::os::unix::fs::symlink(folder.join("codex.js"), scratch.path().join("codex")).unwrap();
@@ -123,5 +145,14 @@ mod tests {
             put(&description, text);
             assert_eq!(version(), expected, "{text}");
         }
+        let begin = r#"{"name": "@openai/codex", "version": "0.169.0"}"#;
+        let room = usize::try_from(MAX_DESCRIPTION).unwrap() - begin.len();
+        put(&description, &format!("{begin}{}", " ".repeat(room)));
+        assert_eq!(version(), Some(Version([0, 169, 0])));
+        put(&description, &format!("{begin}{}", " ".repeat(room + 1)));
+        assert_eq!(version(), None, "it is too long");
+        std::fs::remove_file(&description).unwrap();
+        nix::unistd::mkfifo(&description, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(version(), None, "it is a FIFO");
     }
 }

@@ -237,6 +237,10 @@ impl DecisionView<'_> {
             bounds: terms.bounds,
             // A host learns it from what is found out at home.
             seen: None,
+            conversation: self.resumed(order).map(|member| member.conversation),
+            asked: order.terms.sandbox.writable.clone(),
+            program: terms.program,
+            mcp: terms.mcp,
         }));
         let mut git = self.git_order(&order.name, Some(order.environment.clone()), step);
         git.host = terms.host;

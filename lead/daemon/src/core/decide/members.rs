@@ -18,7 +18,7 @@ use super::ends::notice_of_returned;
 use super::jobs::{begin_job, unexpected_report};
 use super::{Decision, DecisionView, conflict};
 use crate::core::caller::{Actor, ReplyTo};
-use crate::core::event::{Action, Until};
+use crate::core::event::{Action, Ordered, Until};
 use crate::core::incarnation::Incarnation;
 use crate::core::job::SpawnFacts;
 use crate::core::job::Then;
@@ -436,7 +436,11 @@ fn begin(id: &RequestId, order: &SpawnOrder, member: Member, ids: &mut dyn Ids) 
         command_id: Some(id.clone()),
         ..MemberRecord::of(MemberEvent::Spawning, member)
     };
-    let start = Action::Start(incarnation, Some(order.environment.clone()));
+    let ordered = Ordered {
+        environment: order.environment.clone(),
+        writable: order.terms.sandbox.writable.clone(),
+    };
+    let start = Action::Start(incarnation, Some(ordered));
     Decision::default()
         .record(Record::Member(Box::new(record)))
         .act(start)

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use teamd_shared::control::{Done, Refusal, RefusalCode, ToWorker};
-use teamd_shared::environment::Environment;
 use teamd_shared::name::Name;
 use teamd_shared::task::TaskStatus;
 
@@ -11,7 +10,7 @@ use super::batch::DecisionBatch;
 use super::{Dispatcher, RETRY};
 use crate::core::decide::called_off;
 use crate::core::directive::{directive, welcome};
-use crate::core::event::{Action, Event};
+use crate::core::event::{Action, Event, Ordered};
 use crate::core::incarnation::Incarnation;
 use crate::core::io::Io;
 use crate::core::job::Job;
@@ -60,7 +59,7 @@ impl Dispatcher {
     /// does the rest.
     pub(super) fn perform(&mut self, action: Action, io: &mut dyn Io) {
         match action {
-            Action::Start(incarnation, environment) => self.start(incarnation, environment, io),
+            Action::Start(incarnation, ordered) => self.start(incarnation, ordered, io),
             Action::Welcome(incarnation) => {
                 if let Some(welcome) = welcome(&self.team, &self.runtime, &incarnation) {
                     let frame = ToWorker::Welcome(Box::new(welcome));
@@ -197,19 +196,15 @@ impl Dispatcher {
 
     /// Starts a process. A failure for an incarnation that follows a crash is reported after
     /// [`RETRY`]: what is missing is missing for more than a moment, and each attempt counts.
-    fn start(
-        &mut self,
-        incarnation: Incarnation,
-        environment: Option<Environment>,
-        io: &mut dyn Io,
-    ) {
+    fn start(&mut self, incarnation: Incarnation, ordered: Option<Ordered>, io: &mut dyn Io) {
+        let writable = ordered.as_ref().map(|ordered| ordered.writable.clone());
         let member = self
             .team
             .members
             .get(&incarnation.name)
             .map(|state| &state.record);
-        match (environment, member) {
-            (Some(environment), _) => self.runtime.ordered(&incarnation, environment),
+        match (ordered, member) {
+            (Some(ordered), _) => self.runtime.ordered(&incarnation, ordered.environment),
             (None, Some(member)) => self.runtime.restarted(member, io.now()),
             (None, None) => {}
         }
@@ -217,7 +212,11 @@ impl Dispatcher {
         let environment = worker.and_then(|worker| worker.environment.clone());
         let started = match (member, environment) {
             (Some(_), Some(environment)) => {
-                let start = Action::Start(incarnation, Some(environment));
+                let ordered = Ordered {
+                    environment,
+                    writable: writable.unwrap_or_default(),
+                };
+                let start = Action::Start(incarnation, Some(ordered));
                 io.perform(&self.team, &start)
             }
             (None, _) => vec![Event::not_started(incarnation, "it was forgotten")],

@@ -22,7 +22,7 @@ use teamd_shared::task::{Task, TaskEvent, TaskFields};
 use super::*;
 use crate::core::caller::{Actor, ReplyTo};
 use crate::core::decide::{Decision, decide};
-use crate::core::event::Ended;
+use crate::core::event::{Ended, Ordered};
 use crate::core::io::{IoFailed, NotWritten};
 use crate::core::job::SpawnFacts;
 
@@ -130,9 +130,9 @@ impl Io for Recorder {
 
     fn perform(&mut self, _: &Team, action: &Action) -> Vec<Event> {
         match action {
-            Action::Start(incarnation, environment) => {
+            Action::Start(incarnation, Some(ordered)) => {
                 self.taken.push("start");
-                return vec![self.start(incarnation, environment)];
+                return vec![self.start(incarnation, ordered)];
             }
             Action::Terminate(_) | Action::Kill(_) => self.taken.push("signal"),
             Action::Say(_, ToWorker::Welcome(_)) => self.taken.push("welcome"),
@@ -163,8 +163,8 @@ impl Io for Recorder {
 }
 
 impl Recorder {
-    fn start(&mut self, incarnation: &Incarnation, environment: &Option<Environment>) -> Event {
-        self.environment = environment.clone().unwrap();
+    fn start(&mut self, incarnation: &Incarnation, ordered: &Ordered) -> Event {
+        self.environment = ordered.environment.clone();
         let incarnation = incarnation.clone();
         if self.start_fails {
             return Event::not_started(incarnation, "no descriptor is left");

@@ -1,6 +1,6 @@
 use super::*;
 use teamd_shared::member::{Gate, Phase, Terms};
-use teamd_shared::terms::{Agent, Login, Protocol};
+use teamd_shared::terms::{Login, Protocol};
 use uuid::Uuid;
 
 fn name() -> Name {
@@ -74,6 +74,7 @@ fn order(incarnation: u32, conversation: u32, begins_after: Option<LinePlace>) -
         begins_after,
         returned_up_to: None,
         variables: Vec::new(),
+        asked: Vec::new(),
     }
 }
 
@@ -156,12 +157,57 @@ fn a_conversation_begins_where_a_record_says_so() {
     assert_eq!(state.beginning(&order(3, 3, place)), Some(end));
 }
 
+fn conversation(name: &Name, number: u32) -> Conversation<'_> {
+    let number = Some(number);
+    Conversation { name, number }
+}
+
 #[test]
-fn a_workspace_is_looked_up_once() {
+fn a_workspace_is_looked_up_once_for_a_conversation() {
     let state = fold([spawned(1, 1, Position::START)]);
-    assert_eq!(state.workspace(&name(), "~/work"), Some("/home/me/work"));
-    assert_eq!(state.workspace(&name(), "~/other"), None);
-    assert_eq!(state.territory(), ["/home/me/work"]);
+    let name = name();
+    let known = |number, named| state.workspace(&conversation(&name, number), named);
+    assert_eq!(known(1, "~/work"), Some("/home/me/work"));
+    assert_eq!(known(1, "~/other"), None);
+    assert_eq!(known(2, "~/work"), None, "it is another conversation");
+    let begins = Conversation {
+        name: &name,
+        number: None,
+    };
+    assert_eq!(state.workspace(&begins, "~/work"), None);
+}
+
+/// What was made where a tool once could write stays there.
+#[test]
+fn the_territory_only_grows() {
+    let at = |incarnation, workspace: &str, writable: &str| {
+        let mut member = member(incarnation, incarnation);
+        member.terms.workspace = workspace.to_owned();
+        member.terms.sandbox.writable = vec![writable.to_owned()];
+        HostRecord::Spawned(Box::new(Spawned {
+            member,
+            named: "~/work".to_owned(),
+            programs: NamedPrograms::default(),
+            writable: Vec::new(),
+            returned_up_to: None,
+        }))
+    };
+    let prepared = HostRecord::Writes {
+        name: name(),
+        paths: vec!["/prepared".to_owned()],
+    };
+    let records = [
+        prepared,
+        at(1, "/first", "/data"),
+        exited(1, None, Position::START),
+        at(2, "/second", "/more"),
+        exited(2, None, Position::START),
+        HostRecord::Forgotten { name: name() },
+    ];
+    let state = fold(records);
+    let territory: Vec<&str> = state.territory().iter().map(String::as_str).collect();
+    let all = ["/data", "/first", "/more", "/prepared", "/second"];
+    assert_eq!(territory, all);
 }
 
 #[test]
@@ -182,7 +228,7 @@ fn the_last_home_is_obeyed() {
 fn a_conversation_keeps_the_versions_of_its_programs() {
     let mut asked = member(1, 1);
     asked.terms.program = Some(agent("codex"));
-    let named = NamedPrograms::of(&asked.terms);
+    let named = NamedPrograms::of(asked.terms.program.as_ref(), &asked.terms.mcp);
     let mut here = asked;
     here.terms.program = Some(agent("/home/me/tools/codex-1/codex"));
     let state = fold([HostRecord::Spawned(Box::new(Spawned {
@@ -195,14 +241,16 @@ fn a_conversation_keeps_the_versions_of_its_programs() {
         }],
         returned_up_to: None,
     }))]);
-    let known = |conversation, named| state.programs(&order(2, conversation, None), named);
+    let name = name();
+    let known = |number, named| state.programs(&conversation(&name, number), named);
     let program = known(1, &named).and_then(|terms| terms.program.clone());
     assert_eq!(program, Some(agent("/home/me/tools/codex-1/codex")));
     assert_eq!(known(2, &named), None, "it is another conversation");
     let other = NamedPrograms::default();
     assert_eq!(known(1, &other), None, "it is another program");
-    let writable = |named| state.writable(&name(), named).count();
-    assert_eq!((writable("~/cache"), writable("~/other")), (1, 0));
+    let writable = |number, named| state.writable(&conversation(&name, number), named).count();
+    assert_eq!((writable(1, "~/cache"), writable(1, "~/other")), (1, 0));
+    assert_eq!(writable(2, "~/cache"), 0, "it is another conversation");
 }
 
 fn agent(program: &str) -> Agent {

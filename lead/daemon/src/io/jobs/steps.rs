@@ -110,12 +110,19 @@ impl HostedJob {
 
     /// Makes a checkout there. Home alone says of which repository it is.
     async fn make(&self, make: &MakeOrder) -> Result<JobReport, StepFailure> {
+        let order = MakeOrder {
+            at: None,
+            ..make.clone()
+        };
+        // What is missing there is said before a clone, a bundle and a setup.
+        let can_make = GitStep::CanMake(Box::new(order.clone()));
+        self.there_for(&can_make, |report| matches!(report, JobReport::CanMake))
+            .await?;
         let source = Some(make.source.clone());
         let bundled = self.bring_up_to_date(source, None).await?;
         let order = MakeOrder {
             seen: Some(bundled.seen),
-            at: None,
-            ..make.clone()
+            ..order
         };
         let made = self.there(GitStep::Make(Box::new(order))).await?;
         let JobReport::Made {

@@ -54,9 +54,12 @@ async fn nothing_is_started_before_the_host_has_said_what_it_has() {
         last_to_lead: None,
     };
     links.links.insert(host.clone(), link);
-    let environment = Environment::default();
+    let ordered = Ordered {
+        environment: Environment::default(),
+        writable: Vec::new(),
+    };
     let start = |links: &mut Links| {
-        let started = links.start(&host, &member(), &environment).unwrap();
+        let started = links.start(&host, &member(), &ordered).unwrap();
         started.is_some()
     };
     assert!(!start(&mut links), "there is no connection");

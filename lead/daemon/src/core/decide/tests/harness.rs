@@ -114,8 +114,9 @@ impl Harness {
         }
         for action in &decision.actions {
             match action {
-                Action::Start(incarnation, Some(environment)) => {
-                    self.runtime.ordered(incarnation, environment.clone());
+                Action::Start(incarnation, Some(ordered)) => {
+                    let environment = ordered.environment.clone();
+                    self.runtime.ordered(incarnation, environment);
                 }
                 Action::Start(incarnation, None) => {
                     self.runtime

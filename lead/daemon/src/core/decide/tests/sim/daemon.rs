@@ -510,8 +510,8 @@ impl Io for Hands<'_> {
                 return vec![Event::not_started(incarnation.clone(), "it is dead")];
             }
             _ if !acts => {}
-            Action::Start(incarnation, environment) => {
-                let environment = environment.clone().unwrap();
+            Action::Start(incarnation, ordered) => {
+                let environment = ordered.clone().unwrap().environment;
                 return world.starts(daemon, incarnation.clone(), environment);
             }
             Action::Terminate(incarnation) => world.signal(daemon, incarnation, false),

@@ -16,7 +16,7 @@ use super::super::harness::{
     reply, request_id, said,
 };
 use crate::core::caller::Actor;
-use crate::core::event::{Action, Event, Until};
+use crate::core::event::{Action, Event, Ordered, Until};
 use crate::core::job::SpawnFacts;
 use crate::core::notices::messages;
 use crate::core::waiters::Waiters;
@@ -54,9 +54,13 @@ fn a_spawn_is_journaled_before_it_is_started_and_answered() {
         (1, 1, Gate::Open)
     );
     assert_eq!(record.member.begins_at, Position::START);
+    let ordered = Ordered {
+        environment: environment(1),
+        writable: Vec::new(),
+    };
     assert_eq!(
         spawned.actions[0],
-        Action::Start(incarnation("alice", 1), Some(environment(1)))
+        Action::Start(incarnation("alice", 1), Some(ordered))
     );
     assert_eq!(
         spawned.actions[1..],

@@ -14,6 +14,7 @@ use teamd_shared::place::follow;
 use teamd_shared::process::How;
 use uuid::Uuid;
 
+use super::hidden::hidden_here;
 use super::places::Writes;
 use super::run::HostDaemon;
 use super::state::{Conversation, HostRecord, NamedPrograms};
@@ -178,6 +179,7 @@ impl HostDaemon {
             GitStep::Make(mut make) => {
                 let checkouts = text(&self.jobs.checkouts)?;
                 make.sandbox.writable = self.let_setup_write(&order.name, &make)?;
+                make.sandbox.hidden = hidden_here(&make.sandbox.hidden);
                 GitStep::Make(Box::new(MakeOrder {
                     at: Some(checkouts.clone()),
                     otherwise: checkouts,

@@ -1,6 +1,6 @@
 //! Dialling one host: `ssh` is run, and run again when it has ended, as long as the link is wanted.
 //!
-//! The task of a link remembers nothing of what it carries. It reports by [`Input::Link`].
+//! The task of a link remembers nothing of what it carries. What comes of it is reported by [`LinkTask`].
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -166,7 +166,7 @@ fn told(stage: &Stage) -> Checked {
                 hold(ran == Some(number), || wrong("it had not begun"))?;
                 lives.entry((name, number)).or_default().1 += 1;
             }
-            "obeys" | "forgotten" => {}
+            "obeys" | "forgotten" | "writes" => {}
             _ => return hold(false, || wrong("it is not known")),
         }
     }

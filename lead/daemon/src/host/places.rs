@@ -36,14 +36,14 @@ pub(super) struct Writes<'a> {
 
 /// What can be written.
 #[derive(Debug, PartialEq)]
-pub(super) struct Writable {
+pub(super) struct WritablePlaces {
     pub(super) paths: Vec<NamedPath>,
-    pub(super) unusable: Vec<Unusable>,
+    pub(super) unusable: Vec<UnusablePlace>,
 }
 
 /// A path that cannot be written.
 #[derive(Debug, PartialEq)]
-pub(super) struct Unusable {
+pub(super) struct UnusablePlace {
     /// As home names it.
     pub(super) named: String,
     /// Why. One line.
@@ -56,7 +56,7 @@ struct Followed {
     links: Vec<PathBuf>,
 }
 
-impl Writable {
+impl WritablePlaces {
     /// Returns the real paths.
     pub(super) fn real(&self) -> Vec<String> {
         self.paths.iter().map(|path| path.real.clone()).collect()
@@ -103,7 +103,11 @@ impl Places<'_> {
 
     /// Returns what else the commands of a teammate may write, with the caches of this machine in
     /// the place of [`caches::OF_HOST`]; and what cannot be written.
-    pub(super) fn writable(&self, writes: &Writes<'_>, environment: &Environment) -> Writable {
+    pub(super) fn writable(
+        &self,
+        writes: &Writes<'_>,
+        environment: &Environment,
+    ) -> WritablePlaces {
         let mut known = Vec::new();
         let mut found = Vec::new();
         let mut unusable = Vec::new();
@@ -137,13 +141,13 @@ impl Places<'_> {
                 real: place.real,
             }));
         }
-        Writable { paths, unusable }
+        WritablePlaces { paths, unusable }
     }
 
-    fn unusable(&self, writes: &Writes<'_>, named: &str, why: &str) -> Unusable {
+    fn unusable(&self, writes: &Writes<'_>, named: &str, why: &str) -> UnusablePlace {
         let name = writes.of.name;
         let host = &self.host;
-        Unusable {
+        UnusablePlace {
             named: named.to_owned(),
             why: format!("{name} cannot write {named} on {host}: {why}"),
         }

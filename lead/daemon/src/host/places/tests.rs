@@ -131,11 +131,11 @@ fn what_is_missing_is_refused_with_its_path_and_the_host() {
 
 #[test]
 fn an_order_is_refused_for_what_it_names_itself() {
-    let writable = |named: &[&str]| Writable {
+    let writable = |named: &[&str]| WritablePlaces {
         paths: Vec::new(),
         unusable: named
             .iter()
-            .map(|&named| Unusable {
+            .map(|&named| UnusablePlace {
                 named: named.to_owned(),
                 why: format!("why {named}"),
             })

@@ -283,17 +283,22 @@ fn a_program_of_the_user_does_one_piece_of_work_there() {
     assert!(text(&hosts, "got.txt").contains("mend it"));
 }
 
-#[test]
-fn the_token_of_a_person_stays_at_home_until_it_is_named_for_the_host() {
-    let Some(mut hosts) = machine("") else { return };
-    hosts.team.set("CLAUDE_CODE_OAUTH_TOKEN", TOKEN);
-    std::fs::File::create(hosts.far.join("listens")).unwrap();
+/// Has the user's own configuration say that claude logs in with a token.
+fn log_in_with_a_token(hosts: &Hosts) {
     let folder = hosts.team.home().join(".config/teamd");
     std::fs::create_dir_all(&folder).unwrap();
     make_program(
         &folder.join("config.toml"),
         "[agents.claude]\nlogin = 'token'\n",
     );
+}
+
+#[test]
+fn the_token_of_a_person_stays_at_home_until_it_is_named_for_the_host() {
+    let Some(mut hosts) = machine("") else { return };
+    hosts.team.set("CLAUDE_CODE_OAUTH_TOKEN", TOKEN);
+    std::fs::File::create(hosts.far.join("listens")).unwrap();
+    log_in_with_a_token(&hosts);
     install(&hosts, "claude", CLAUDE.program);
     begin(&hosts, "");
     let spawn_claude = || spawn(&hosts, &["--agent", "claude"]);
@@ -331,12 +336,7 @@ fn a_token_of_the_login_there_needs_none_of_home() {
     let Some(hosts) = machine(&format!("export CLAUDE_CODE_OAUTH_TOKEN={TOKEN}\n")) else {
         return;
     };
-    let folder = hosts.team.home().join(".config/teamd");
-    std::fs::create_dir_all(&folder).unwrap();
-    make_program(
-        &folder.join("config.toml"),
-        "[agents.claude]\nlogin = 'token'\n",
-    );
+    log_in_with_a_token(&hosts);
     install(&hosts, "claude", CLAUDE.program);
     begin(&hosts, "");
     spawn(&hosts, &["--agent", "claude"]).ok();

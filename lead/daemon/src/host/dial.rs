@@ -23,8 +23,9 @@ use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
 
 use super::relay::{broken, connect};
-use crate::io::links::{pause, read_line, shown};
+use crate::io::links::pause;
 use crate::io::ssh::{SshChannel, SshEnd, ssh};
+use crate::io::stream::{read_line, shown, until_magic};
 use crate::options::HostOptions;
 use crate::start::start_host;
 
@@ -263,20 +264,8 @@ fn try_by_hand(home: &DialledHome) -> String {
 
 /// Reads what a login shell prints, then who home is; none at the end.
 async fn read_offer(reader: &mut (impl AsyncBufRead + Unpin)) -> Result<Option<HomeOffer>, String> {
-    let mut printed = 0;
-    loop {
-        let left = MAX_BANNER.saturating_sub(printed);
-        let Some(line) = read_line(reader, left).await? else {
-            return Ok(None);
-        };
-        if line == MAGIC.as_bytes() {
-            break;
-        }
-        printed += line.len() + 1;
-        let text = String::from_utf8_lossy(&line).into_owned();
-        if let Some(why) = text.strip_prefix(REFUSED) {
-            return Err(shown(why));
-        }
+    if !until_magic(reader).await? {
+        return Ok(None);
     }
     let Some(line) = read_line(reader, MAX_BANNER).await? else {
         return Ok(None);

@@ -37,7 +37,7 @@ use uuid::Uuid;
 
 pub(crate) use self::bulk::BulkChannel;
 use self::bulk::BulkWay;
-pub(crate) use self::carry::{LinkNews, read_line, shown};
+pub(crate) use self::carry::LinkNews;
 use self::carry::{LinkTask, QUEUE, next_number};
 use self::deliveries::Deliveries;
 use self::dial::Dialer;

@@ -24,6 +24,7 @@ pub(crate) mod roster_file;
 pub(crate) mod signals;
 pub(crate) mod socket;
 pub(crate) mod ssh;
+pub(crate) mod stream;
 pub(crate) mod task_files;
 pub(crate) mod transfer;
 pub(crate) mod workers;

@@ -1,13 +1,14 @@
-//! A file on a stream of bytes, at either end of it. The stream begins with [`MAGIC`], since a login
-//! shell can print something before it.
+//! A file on a stream of bytes, at either end of it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-use teamd_shared::link::{MAGIC, MAX_BANNER};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use teamd_shared::link::MAGIC;
+use tokio::io::{AsyncBufRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
+
+use super::stream::until_magic;
 
 /// How much of a file is read at once, in bytes, and how many such pieces may wait for the disk.
 const PIECE: u64 = 256 << 10;
@@ -15,7 +16,7 @@ const PIECES: usize = 4;
 
 /// Writes what comes behind the line with which the stream begins, up to so many bytes: a host can
 /// send without end. Returns how many there were, and the reader.
-pub(crate) async fn written<R: AsyncBufReadExt + Unpin>(
+pub(crate) async fn written<R: AsyncBufRead + Unpin>(
     mut reader: R,
     file: File,
     length: u64,
@@ -23,7 +24,7 @@ pub(crate) async fn written<R: AsyncBufReadExt + Unpin>(
     let text = |error: io::Error| error.to_string();
     let (pieces, waiting) = mpsc::channel(PIECES);
     let writer = spawn_blocking(move || write_pieces(file, waiting));
-    if skip_banner(&mut reader).await.map_err(text)? {
+    if until_magic(&mut reader).await? {
         let mut limited = (&mut reader).take(length);
         read_pieces(&mut limited, &pieces).await.map_err(text)?;
     }
@@ -85,25 +86,4 @@ fn write_pieces(mut file: File, mut waiting: mpsc::Receiver<Vec<u8>>) -> io::Res
     }
     file.sync_data()?;
     Ok(length)
-}
-
-/// Reads what a login shell prints, and the line with which the stream begins. Returns whether that
-/// came.
-async fn skip_banner(reader: &mut (impl AsyncBufReadExt + Unpin)) -> io::Result<bool> {
-    let mut left = MAX_BANNER as u64;
-    while left > 0 {
-        let mut line = Vec::new();
-        let read = (&mut *reader)
-            .take(left)
-            .read_until(b'\n', &mut line)
-            .await?;
-        if line.strip_suffix(b"\n") == Some(MAGIC.as_bytes()) {
-            return Ok(true);
-        }
-        if read == 0 {
-            return Ok(false);
-        }
-        left -= read as u64;
-    }
-    Ok(false)
 }

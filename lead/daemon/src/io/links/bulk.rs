@@ -17,10 +17,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use super::carry::{read_line, shown};
 use super::dial::ssh_host;
 use super::files::AwaitedFiles;
 use crate::io::ssh::last_of;
+use crate::io::stream::{read_line, shown};
 use crate::io::transfer::{send_file, written};
 
 /// A file that comes slower than this many bytes in a second, behind the first minute, is given up.

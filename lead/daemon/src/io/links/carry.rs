@@ -7,15 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use teamd_shared::host::{Host, HostWay, LinkState};
-use teamd_shared::link::{
-    FromHost, HostHello, LINK_PROTOCOL, MAGIC, MAX_BANNER, MAX_LINK_FRAME, REFUSED, ToHost,
-};
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use teamd_shared::link::{FromHost, HostHello, LINK_PROTOCOL, MAX_LINK_FRAME, REFUSED, ToHost};
+use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::io::connections::{Input, Inputs};
+use crate::io::stream::{read_line, shown, until_magic};
 
 /// How many frames may wait for a link that is slow.
 pub(super) const QUEUE: usize = 1024;
@@ -229,18 +228,8 @@ pub(super) fn unreachable(why: String) -> LinkState {
 async fn first_frame(
     reader: &mut (impl AsyncBufRead + Unpin),
 ) -> Result<Option<(FromHost, usize)>, String> {
-    let mut printed = 0;
-    loop {
-        let left = MAX_BANNER.saturating_sub(printed);
-        let Some(line) = read_line(reader, left).await? else {
-            return Ok(None);
-        };
-        if line == MAGIC.as_bytes() {
-            break;
-        }
-        printed += line.len() + 1;
-        let text = String::from_utf8_lossy(&line).into_owned();
-        tracing::warn!("the login shell of a host prints: {}", shown(&text));
+    if !until_magic(reader).await? {
+        return Ok(None);
     }
     read_frame(reader).await
 }
@@ -257,39 +246,10 @@ async fn read_frame(
     Ok(Some((frame, line.len())))
 }
 
-/// Returns a text of another machine as one short line of visible characters.
-pub(crate) fn shown(text: &str) -> String {
-    text.escape_debug().take(MOST_OF_A_TEXT).collect()
-}
-
-/// How much of a text of another machine is shown, in characters.
-const MOST_OF_A_TEXT: usize = 300;
-
 /// Numbers the connections with hosts.
 pub(super) fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// Reads one line of at most so many bytes, without its newline; none at the end, also behind a
-/// line that is not whole.
-pub(crate) async fn read_line(
-    reader: &mut (impl AsyncBufRead + Unpin),
-    most: usize,
-) -> Result<Option<Vec<u8>>, String> {
-    let mut line = Vec::new();
-    let mut limited = reader.take(most as u64 + 1);
-    limited
-        .read_until(b'\n', &mut line)
-        .await
-        .map_err(|error| format!("the connection broke: {error}"))?;
-    if line.pop() == Some(b'\n') {
-        return Ok(Some(line));
-    }
-    if line.len() >= most {
-        return Err(format!("it says more than {most} bytes without an end"));
-    }
-    Ok(None)
 }
 
 /// What passes on a connection.
@@ -410,19 +370,5 @@ async fn write(
                 return;
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_line_without_an_end_is_cut_off() {
-        let mut endless: &[u8] = b"0123456789";
-        assert!(read_line(&mut endless, 8).await.is_err());
-        let mut whole: &[u8] = b"one\ntw";
-        assert_eq!(read_line(&mut whole, 8).await, Ok(Some(b"one".to_vec())));
-        assert_eq!(read_line(&mut whole, 8).await, Ok(None));
     }
 }

@@ -94,14 +94,36 @@ pub(crate) fn run(context: &Context, args: HostArgs) -> CommandResult {
     }
 }
 
-/// Adds a host after a look at it, and waits until its link is up.
+/// Adds a host, and waits until its link is up. One that says nothing of itself is looked at in
+/// this terminal, where ssh may ask something, and dialled again; one that cannot be looked at is
+/// not added, or stays where it was.
 fn add(context: &Context, host: Host) -> CommandResult {
     can_link(&host)?;
-    version_there(&host)?;
+    place(&host)?;
+    let recorded = recorded(context, &host.name)?;
+    let is_new = recorded.is_none();
+    let moves = recorded.is_some_and(|recorded| recorded.way != host.way);
+    if moves {
+        look(&host)?;
+    }
     ensure_daemon(context, false, |_| Ok(()))?;
     let name = host.name.clone();
+    let hosts = ask(context, Command::AddHost(host.clone()))?;
+    if moves || has_answered(&hosts, &name) {
+        return report(context, hosts, &name);
+    }
+    if is_new {
+        ask(context, Command::RemoveHost { name: name.clone() })?;
+    }
+    look(&host)?;
     let hosts = ask(context, Command::AddHost(host))?;
     report(context, hosts, &name)
+}
+
+/// Tells whether a host has said of itself what it is, or was removed meanwhile.
+fn has_answered(hosts: &[HostStatus], name: &Name) -> bool {
+    let status = hosts.iter().find(|status| status.host.name == *name);
+    status.is_none_or(|status| status.version.is_some())
 }
 
 /// Reports what became of the link to a host that a person has just dialled.
@@ -191,7 +213,7 @@ fn not_connected(place: &str) -> CommandError {
 }
 
 /// Makes sure that the host has a `teamd`, in this terminal: ssh may ask something.
-fn version_there(host: &Host) -> Result<(), CommandError> {
+fn look(host: &Host) -> Result<(), CommandError> {
     let place = place(host)?;
     let asked = ssh_to(place, &line_there("--version"))
         .stdin(Stdio::inherit())

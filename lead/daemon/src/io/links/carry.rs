@@ -49,7 +49,12 @@ pub(crate) enum LinkNews {
     /// What was said to it is on its way: there is room for more.
     HasRoom,
     /// The connection has ended, or could not be made.
-    Down(LinkState),
+    Down {
+        /// How it is now.
+        state: LinkState,
+        /// The version of the program there, if the host has said who it is.
+        version: Option<String>,
+    },
 }
 
 /// What the task of a link needs, whichever side dials.
@@ -119,12 +124,13 @@ impl LinkTask {
         Some((why, hint))
     }
 
-    /// Reads the first frame, and carries all others. Returns when the host says nothing more.
+    /// Reads the first frame, and carries all others. Returns when the host says nothing more;
+    /// `version` is that of its program, once it has said who it is.
     pub(super) async fn carry<R: AsyncBufRead + Unpin>(
         &self,
         connection: u64,
         stream: (impl AsyncWrite + Unpin + Send + 'static, &mut R),
-        was_up: &mut bool,
+        version: &mut Option<String>,
     ) -> Result<(), LinkState> {
         let (mut sends, reader) = stream;
         let first = tokio::time::timeout(FIRST_FRAME, first_frame(reader)).await;
@@ -136,6 +142,7 @@ impl LinkTask {
             Ok(Ok(Some((FromHost::Hello(hello), _)))) => hello,
             Ok(Ok(Some(_))) => return Err(unreachable("it does not say who it is".to_owned())),
         };
+        let version = version.insert(shown(&hello.version)).clone();
         if let Some((why, hint)) = self.refusal(&hello) {
             if let HostWay::Invited(_) = self.host.way {
                 // A frame is an object: the host takes another line for the reason.
@@ -156,11 +163,10 @@ impl LinkTask {
         let pulse = Arc::new(Pulse::default());
         let writes = write(sends, queue, (room, Arc::clone(&pulse)));
         let _writer = AbortedWhenDropped(tokio::spawn(writes));
-        *was_up = true;
         let cut = Arc::new(Notify::new());
         let asks = frames.downgrade();
         let up = LinkNews::Up {
-            version: shown(&hello.version),
+            version,
             weakness: hello.weakness.as_deref().map(shown),
             frames,
             cut: Arc::clone(&cut),

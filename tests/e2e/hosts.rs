@@ -268,6 +268,38 @@ fn what_ssh_asks_is_asked_in_the_terminal_of_the_person() {
 }
 
 #[test]
+fn the_list_of_hosts_fits_its_terminal_and_one_that_is_silent_hides_no_other() {
+    let hosts = Hosts::begin();
+    let place = "someone@a-machine-with-a-long-name";
+    hosts
+        .team
+        .teamctl(["host", "add", "gpu", "--ssh", place])
+        .ok();
+    let list = || {
+        let terminal = Terminal::teamctl_at(&hosts.team, &["host", "list"], (80, 24));
+        terminal.until("gpu");
+        let screen = terminal.screen();
+        assert_eq!(terminal.wrapped_rows(), 0, "{screen}");
+        assert_eq!(terminal.finish(), Some(0));
+        screen
+    };
+    let screen = list();
+    assert!(screen.contains("MEMORY"), "{screen}");
+    assert!(screen.contains("LOAD"), "{screen}");
+    let daemon = hosts.pids("--host-of");
+    let silent = daemon[0];
+    signal(silent, Signal::SIGSTOP);
+    let listed = hosts.team.json(["host", "list"]);
+    let shown = list();
+    signal(silent, Signal::SIGCONT);
+    let listed = listed.as_array().unwrap();
+    let with_vitals = listed.iter().filter(|host| host["vitals"].is_object());
+    assert_eq!(with_vitals.count(), 1, "{listed:?}");
+    let rows = shown.lines().filter(|row| row.contains(" of "));
+    assert_eq!(rows.count(), 1, "{shown}");
+}
+
+#[test]
 fn no_secret_of_home_crosses_a_link() {
     let mut hosts = Hosts::without();
     std::fs::File::create(hosts.far.join("listens")).unwrap();

@@ -2,6 +2,7 @@
 
 mod install;
 mod invite;
+mod table;
 
 use std::io::IsTerminal;
 use std::process::{Command as Process, Stdio};
@@ -15,13 +16,10 @@ use teamd_client::connection::unexpected;
 use teamd_client::context::{Context, block_on};
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
-use teamd_client::print::table::{Cell, Table};
-use teamd_client::print::{clock, escape};
+use teamd_client::print::escape;
 use teamd_client::read::journal;
-use teamd_shared::amount::format_size;
-use teamd_shared::clock::wall;
 use teamd_shared::control::{Command, Done};
-use teamd_shared::host::{Host, HostStatus, HostVitals, HostWay, LinkState, line_there};
+use teamd_shared::host::{Host, HostStatus, HostWay, LinkState, line_there};
 use teamd_shared::name::Name;
 
 use super::doctor::hosts::weaknesses;
@@ -291,54 +289,10 @@ fn show(context: &Context, hosts: &[HostStatus]) -> CommandResult {
             .hint("`teamctl host add NAME --ssh USER@HOST` adds one");
         return Ok(ExitCode::Done);
     }
-    let mut table = Table::new(&[
-        "NAME",
-        "LINK",
-        "STATE",
-        "TEAMMATES",
-        "LOAD",
-        "MEMORY",
-        "VERSION",
-        "SINCE",
-        "",
-    ]);
-    for status in hosts {
-        let (state, why) = match &status.link {
-            LinkState::Up => ("connected", String::new()),
-            LinkState::Unreachable { why } => ("unreachable", why.clone()),
-            LinkState::NeedsAttention { why, hint } => ("needs you", format!("{why}: {hint}")),
-        };
-        let since = clock::span((wall() - status.since).max(0.0));
-        let vitals = status.vitals.as_ref();
-        table.row(vec![
-            Cell::new(status.host.name.as_str()),
-            Cell::new(status.host.way.to_string()),
-            Cell::new(state),
-            Cell::new(status.teammates.to_string()),
-            Cell::new(vitals.map_or_else(|| "-".to_owned(), load)),
-            Cell::new(vitals.map_or_else(|| "-".to_owned(), memory)),
-            Cell::new(status.version.as_deref().unwrap_or("-")),
-            Cell::new(since),
-            Cell::new(why).wrapping(),
-        ]);
-    }
-    context.out.text(table.render(context.out.width()))?;
+    let terminal = context.out.width();
+    let table = table::fitting(hosts, terminal);
+    context.out.text(table.render(terminal))?;
     Ok(ExitCode::Done)
-}
-
-/// Shows how many processes want a processor, and how many there are.
-fn load(vitals: &HostVitals) -> String {
-    format!("{:.1} of {}", vitals.load, vitals.processors)
-}
-
-/// Shows how much memory can be had, and whether processes wait for it.
-fn memory(vitals: &HostVitals) -> String {
-    let available = format_size(vitals.memory_available);
-    let all = format_size(vitals.memory);
-    match vitals.memory_stalled {
-        Some(share) if share >= 1.0 => format!("{available} of {all}, {share:.0}% stalled"),
-        _ => format!("{available} of {all}"),
-    }
 }
 
 fn ask(context: &Context, command: Command) -> Result<Vec<HostStatus>, CommandError> {

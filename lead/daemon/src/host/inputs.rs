@@ -258,7 +258,9 @@ impl HostDaemon {
         }
         tracing::info!("{name} (incarnation {}) has ended", incarnation.number);
         self.say_end(exited);
-        self.archive_unknown();
+        if !self.team.owners.contains(name) {
+            self.archive_unknown();
+        }
     }
 
     /// Tells home of an end, behind the last mail of the incarnation.

@@ -1,13 +1,11 @@
 //! The host daemon from its start to its end, readable from top to bottom.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use teamd_shared::fs::AppendLogError;
 use teamd_shared::link::{FromHost, TeamNow};
 use teamd_shared::member::Member;
-use teamd_shared::name::Name;
 use teamd_shared::process::{Identity, is_gone};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
@@ -21,6 +19,7 @@ use super::links::HomeLinks;
 use super::mail::{Mail, Submission};
 use super::record::HostLog;
 use super::state::{HostRecord, Spawned};
+use super::team::HostRoster;
 use super::workers::{Live, Workers};
 use crate::confinement::TeamConfinement;
 use crate::core::incarnation::Incarnation;
@@ -74,8 +73,9 @@ pub(super) struct HostDaemon {
     pub(super) submitted_early: Vec<Submission>,
     /// The team, as home has said it last.
     pub(super) team: TeamNow,
-    /// The lines of the roster, as home has said them on this link.
-    pub(super) roster: BTreeMap<Name, String>,
+    pub(super) roster: HostRoster,
+    /// Whether inboxes were made whose folder is not synced yet.
+    pub(super) unsynced_inboxes: bool,
     pub(super) team_name: String,
     /// Whether it ends, or why it must.
     pub(super) over: Option<Result<(), String>>,
@@ -140,7 +140,8 @@ fn begin(served: HostServed<'_>) -> Result<(HostDaemon, Sources), CommandError> 
         jobs,
         submitted_early: Vec::new(),
         team: nothing_said(),
-        roster: BTreeMap::new(),
+        roster: HostRoster::default(),
+        unsynced_inboxes: false,
         team_name: String::new(),
         over: None,
     };
@@ -251,6 +252,7 @@ impl HostDaemon {
                 _ = tick.tick() => self.tick(sources),
             }
             self.gather(sources);
+            self.show_team();
             self.workers.kill_overdue();
             self.send_mail();
             self.send_copies();
@@ -298,7 +300,8 @@ impl HostDaemon {
             || copies.is_some_and(Copies::is_behind);
         let more = waits.then(|| Instant::now() + FULL);
         let kill = self.workers.next_kill();
-        more.into_iter().chain(kill).min()
+        let roster = self.roster.due();
+        more.into_iter().chain(kill).chain(roster).min()
     }
 
     /// Does what is due on the slow tick, which makes up for lost events.

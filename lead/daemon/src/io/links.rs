@@ -24,8 +24,8 @@ use teamd_shared::environment::Environment;
 use teamd_shared::host::{Host, HostVitals, HostWay, key_id};
 use teamd_shared::inbox::{LinePlace, ReadError, line_before, position_after};
 use teamd_shared::link::{
-    HomeHello, MailLine, RosterChange, RosterLine, StartOrder, ToHost, Whose, given_to_hosts,
-    name_for_hosts,
+    HomeHello, MailLine, RosterChange, RosterLine, StartOrder, TeamNow, ToHost, Whose,
+    given_to_hosts, name_for_hosts,
 };
 use teamd_shared::member::Member;
 use teamd_shared::message::Message;
@@ -129,7 +129,7 @@ struct LinkConnection {
     /// The outboxes to the members of the host.
     outboxes: BTreeMap<Name, OutboxToMember>,
     /// What was said of the team last: nothing is said twice.
-    told: Option<ToHost>,
+    told: Option<TeamNow>,
     /// Up to which change it was told of the roster.
     told_roster: Option<u64>,
 }
@@ -502,16 +502,17 @@ impl Links {
         }
     }
 
-    /// Tells a host what the team is now, unless it knows.
-    pub(crate) fn tell_team(&mut self, host: &Name, team: ToHost) {
-        let Some(connection) = self.connection_mut(host) else {
-            return;
-        };
-        if connection.told.as_ref() == Some(&team) {
-            return;
+    /// Tells a host what the team is now.
+    pub(crate) fn tell_team(&mut self, host: &Name, team: TeamNow) {
+        if let Some(connection) = self.connection_mut(host) {
+            connection.told = Some(team.clone());
+            self.say(host, ToHost::Team(team));
         }
-        connection.told = Some(team.clone());
-        self.say(host, team);
+    }
+
+    /// Returns what a host was told of the team last, on its present connection.
+    pub(crate) fn told_team(&self, host: &Name) -> Option<&TeamNow> {
+        self.connection(host)?.told.as_ref()
     }
 
     /// Returns the hosts that are connected.

@@ -47,7 +47,7 @@ use self::files::AwaitedFiles;
 use self::guests::Guests;
 pub(crate) use self::guests::refuse;
 pub(crate) use self::measurements::AwaitedVitals;
-use self::measurements::{MOST_WAITED, Measurements};
+use self::measurements::Measurements;
 use super::connections::{DialledIn, Inputs};
 use super::mail_relay::{IntakeError, MailIntake, OutboxLine, OutboxReader};
 use super::roster_file::RosterFile;
@@ -374,14 +374,17 @@ impl Links {
     }
 
     /// Returns why commands cannot be confined at a host that is connected as promised, and what it
-    /// has to give, if it has said that within the time that an answer may take: what it had before
-    /// is no answer to what it has.
-    pub(crate) fn described(&self, host: &Name) -> (Option<String>, Option<HostVitals>) {
+    /// has to give, if it has said that since it was asked: what it had before is no answer.
+    pub(crate) fn described(
+        &self,
+        host: &Name,
+        asked: Instant,
+    ) -> (Option<String>, Option<HostVitals>) {
         let Some(connection) = self.connection(host) else {
             return (None, None);
         };
         let vitals = connection.vitals.as_ref();
-        let fresh = vitals.filter(|(_, said)| said.elapsed() <= MOST_WAITED);
+        let fresh = vitals.filter(|(_, said)| *said >= asked);
         let vitals = fresh.map(|(vitals, _)| vitals.clone());
         (connection.weakness.clone(), vitals)
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 use teamd_shared::link::{CopyAt, FromHost};
@@ -11,16 +12,23 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
 use super::links::HomeLink;
-use super::run::HostDaemon;
+use super::run::{FULL, HostDaemon};
 
 /// How much of a transcript goes into one frame, in bytes: escaped, it is at most twice as long.
 const PIECE: u64 = 512 << 10;
+
+/// How long the transcripts are not looked at again: a hundred of them are not, for each word of a
+/// worker.
+const LOOKS: Duration = Duration::from_millis(50);
 
 /// How much home has of each transcript, in bytes.
 #[derive(Debug)]
 pub(super) struct Copies {
     dir: Arc<TeamDir>,
     sent: BTreeMap<Name, u64>,
+    /// When they are looked at again.
+    next_look: Instant,
+    /// Whether that is to be without any event.
     is_behind: bool,
 }
 
@@ -31,6 +39,7 @@ impl Copies {
         Self {
             dir: Arc::clone(dir),
             sent: sent.collect(),
+            next_look: Instant::now(),
             is_behind: false,
         }
     }
@@ -40,9 +49,25 @@ impl Copies {
         self.sent.remove(name);
     }
 
-    /// Tells whether something was left for later.
-    pub(super) fn is_behind(&self) -> bool {
-        self.is_behind
+    /// Returns when they are looked at without any event; none if nothing was left for later.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.is_behind.then_some(self.next_look)
+    }
+
+    /// Sends what is new of the transcripts of these members, unless they were looked at just now.
+    fn send_all<'m>(&mut self, members: impl Iterator<Item = &'m Name>, link: &HomeLink) {
+        let now = Instant::now();
+        if self.next_look > now {
+            self.is_behind = true;
+            return;
+        }
+        self.is_behind = false;
+        self.next_look = now + LOOKS;
+        for name in members {
+            if let Err(error) = self.send(name, link) {
+                tracing::warn!("the transcript of {name} cannot be copied (tried again): {error}");
+            }
+        }
     }
 
     /// Sends a piece of what is new of a transcript, if nothing else waits for the link.
@@ -74,7 +99,10 @@ impl Copies {
             text: text.to_owned(),
         });
         *sent += text.len() as u64;
-        self.is_behind |= *sent < metadata.len();
+        if *sent < metadata.len() {
+            self.is_behind = true;
+            self.next_look = Instant::now() + FULL;
+        }
         Ok(())
     }
 }
@@ -95,12 +123,7 @@ impl HostDaemon {
         let Some(mut copies) = link.copies.take() else {
             return;
         };
-        copies.is_behind = false;
-        for name in self.log.state.members.keys() {
-            if let Err(error) = copies.send(name, link) {
-                tracing::warn!("the transcript of {name} cannot be copied (tried again): {error}");
-            }
-        }
+        copies.send_all(self.log.state.members.keys(), link);
         link.copies = Some(copies);
     }
 }

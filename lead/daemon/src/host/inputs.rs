@@ -268,10 +268,6 @@ impl HostDaemon {
         let Some(link) = &mut self.links.present else {
             return;
         };
-        // Its last lines may not have been noticed yet.
-        if let Some(outboxes) = &mut link.outboxes {
-            outboxes.all_grown();
-        }
         link.ends.push(exited);
     }
 

@@ -147,6 +147,13 @@ impl Outboxes {
         }
     }
 
+    /// Looks which of them have grown, also where no event has said so yet.
+    pub(super) fn look(&mut self) {
+        for outbox in self.boxes.values_mut() {
+            outbox.look();
+        }
+    }
+
     /// Passes a submission on, once its line was sent.
     pub(super) fn submit(&mut self, submission: Submission) {
         self.grown(&Name::lead());

@@ -45,7 +45,7 @@ const STAYS: Duration = Duration::from_secs(600);
 /// How many inputs one turn takes at the most.
 const BATCH: usize = 512;
 /// How long what can wait waits for a link that is full.
-const FULL: Duration = Duration::from_millis(10);
+pub(super) const FULL: Duration = Duration::from_millis(10);
 
 /// What a host daemon serves, and how.
 pub(crate) struct HostServed<'a> {
@@ -285,6 +285,10 @@ impl HostDaemon {
             return;
         };
         if let Some(mut outboxes) = link.outboxes.take() {
+            if !link.ends.is_empty() {
+                // The last lines of those that have ended may not have been noticed yet.
+                outboxes.look();
+            }
             outboxes.send(link);
             link.outboxes = Some(outboxes);
         }
@@ -296,12 +300,13 @@ impl HostDaemon {
         let link = self.links.present.as_ref();
         let outboxes = link.and_then(|link| link.outboxes.as_ref());
         let copies = link.and_then(|link| link.copies.as_ref());
-        let waits = outboxes.is_some_and(|outboxes| outboxes.has_more())
-            || copies.is_some_and(Copies::is_behind);
+        let copies = copies.and_then(Copies::due);
+        let waits = outboxes.is_some_and(|outboxes| outboxes.has_more());
         let more = waits.then(|| Instant::now() + FULL);
         let kill = self.workers.next_kill();
         let roster = self.roster.due();
-        more.into_iter().chain(kill).chain(roster).min()
+        let due = [more, copies, kill, roster];
+        due.into_iter().flatten().min()
     }
 
     /// Does what is due on the slow tick, which makes up for lost events.

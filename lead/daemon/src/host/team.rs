@@ -5,7 +5,7 @@
 //! at a change costs what has changed, and what is written or synced is so once for many changes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use teamd_shared::clock;
 use teamd_shared::config::roster_text;
@@ -21,6 +21,11 @@ use super::state::HostRecord;
 use crate::core::incarnation::Incarnation;
 use crate::io::effects::{archive, forget_agent};
 use crate::io::roster_file::rest_after;
+
+/// How much longer than at home nothing is written after the roster was, and how long at the least:
+/// here it is read by workers alone, and many hosts can be on one disk.
+const RESTS: u32 = 4;
+const LEAST_REST: Duration = Duration::from_millis(50);
 
 /// The roster, as home has said it on this link.
 #[derive(Debug, Default)]
@@ -57,7 +62,8 @@ impl HostRoster {
         self.lines.retain(|name, _| members.contains(name));
         self.is_new = false;
         let text = roster_text(&self.head, self.lines.values().map(String::as_str));
-        self.rests = Some(Instant::now() + rest_after(text.len()));
+        let rest = RESTS * rest_after(text.len());
+        self.rests = Some(Instant::now() + rest.max(LEAST_REST));
         replace(dir, &TeamPath::config(), text.as_bytes())
     }
 }
@@ -96,24 +102,29 @@ impl HostDaemon {
         self.roster.apply(change);
     }
 
-    /// Syncs the inboxes that were made, and writes the roster for the workers, where it is due: they
-    /// learn of a name when its inbox cannot be lost any more.
+    /// Writes the roster for the workers, where it is due.
     pub(super) fn show_team(&mut self) {
-        if self.unsynced_inboxes {
-            if let Err(error) = inbox::sync_folder(&self.dir) {
-                self.warn(format!(
-                    "the folder of the inboxes cannot be synced: {error}"
-                ));
-                return;
-            }
-            self.unsynced_inboxes = false;
-        }
         if self.roster.due().is_none_or(|due| due > Instant::now()) {
             return;
         }
+        self.sync_inboxes();
         let written = self.roster.write(&self.dir, &names_of(&self.team));
         if let Err(error) = written {
             self.warn(format!("the roster cannot be written: {error}"));
+        }
+    }
+
+    /// Syncs the inboxes that were made: before a worker learns of their owners, by the roster or by
+    /// mail, since what it sends to them must not be lost.
+    pub(super) fn sync_inboxes(&mut self) {
+        if !self.unsynced_inboxes {
+            return;
+        }
+        match inbox::sync_folder(&self.dir) {
+            Ok(()) => self.unsynced_inboxes = false,
+            Err(error) => self.warn(format!(
+                "the folder of the inboxes cannot be synced (tried again): {error}"
+            )),
         }
     }
 

@@ -72,6 +72,11 @@ impl OutboxReader {
         next.unwrap_or_else(|| self.reader.position().offset)
     }
 
+    /// Records that the outbox may have grown, unless it can be seen that it has not.
+    pub(crate) fn look(&mut self) {
+        self.has_more |= !self.reader.is_at_end();
+    }
+
     /// Hands out the next line; none if there is none now. Lines that are no messages go into
     /// quarantine here: their owner's machine never sees them.
     pub(crate) fn next(

@@ -508,9 +508,6 @@ pub fn name_for_hosts(environment: &mut Environment, names: &[String], terms: &T
 /// does a path. What a server would get as each command does, such as `PATH`, is the host's.
 pub fn given_to_hosts(environment: &Environment) -> Vec<Variable> {
     let is_key = |name: &str| SECRETS.contains(&name) && name != CLAUDE_TOKEN;
-    let is_setting = |name: &str| {
-        GIVEN.iter().any(|prefix| name.starts_with(prefix)) && !OF_HOME.contains(&name)
-    };
     let named = environment.value(NAMES).unwrap_or_default();
     let is_named = |name: &str| named.split(' ').any(|it| it == name);
     let of_servers = environment.value(NAMES_OF_SERVERS).unwrap_or_default();
@@ -533,6 +530,17 @@ pub fn given_to_hosts(environment: &Environment) -> Vec<Variable> {
         }
     }
     given
+}
+
+/// Returns what of that crosses where no key may: the settings. The host has keys of its own.
+pub fn settings_given_to_hosts(environment: &Environment) -> Vec<Variable> {
+    let mut given = given_to_hosts(environment);
+    given.retain(|it| is_setting(&it.name) && !is_model_key(it.name.as_bytes()));
+    given
+}
+
+fn is_setting(name: &str) -> bool {
+    GIVEN.iter().any(|prefix| name.starts_with(prefix)) && !OF_HOME.contains(&name)
 }
 
 /// Adds what home gives to the environment of a worker.

@@ -168,6 +168,14 @@ pub fn teamd() -> io::Result<PathBuf> {
     directory().map(|directory| directory.join("teamd"))
 }
 
+/// Returns where the program is that carries links over a NATS cluster, if it is installed.
+///
+/// # Errors
+/// The system's error.
+pub fn nats() -> io::Result<PathBuf> {
+    directory().map(|directory| directory.join("teamd-nats"))
+}
+
 fn directory() -> io::Result<PathBuf> {
     let own = std::env::current_exe()?;
     Ok(own.parent().unwrap_or(Path::new("/")).to_owned())

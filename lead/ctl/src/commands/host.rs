@@ -162,7 +162,7 @@ fn can_link(host: &Host) -> Result<(), CommandError> {
 fn place(host: &Host) -> Result<&str, CommandError> {
     match &host.way {
         HostWay::Ssh(place) => Ok(place),
-        HostWay::Invited(_) => {
+        HostWay::Invited(_) | HostWay::Nats(_) => {
             let message = format!("{} dials home, and cannot be dialled", host.name);
             Err(CommandError::new(ExitCode::Rejected, message)
                 .hint("on that machine, `teamd host --dial` makes the link"))

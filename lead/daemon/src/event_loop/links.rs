@@ -336,9 +336,11 @@ impl EventLoop {
             .find(|member| !is_known(&whose(&Incarnation::of(member))))?;
         let name = &unknown.name;
         let known = self.dispatcher.team.hosts.as_ref();
-        let again = match known.and_then(|hosts| hosts.get(host)).map(|it| &it.way) {
-            Some(HostWay::Invited(_)) => "invite",
-            _ => "login",
+        let way = known.and_then(|hosts| hosts.get(host)).map(|it| &it.way);
+        let again = if way.is_some_and(HostWay::dials_home) {
+            "invite"
+        } else {
+            "login"
         };
         Some(LinkState::NeedsAttention {
             why: format!(

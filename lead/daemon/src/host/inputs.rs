@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use teamd_shared::control::DialledHome;
 use teamd_shared::control::{
     Command, Done, FromWorker, Refusal, RefusalCode, TaggedCommand, ToWorker,
 };
 use teamd_shared::inbox::{HOME, last_via, owner_of};
-use teamd_shared::link::{FromHost, HostHello, LINK_PROTOCOL, given_to_hosts};
+use teamd_shared::link::{
+    FromHost, HostHello, LINK_PROTOCOL, given_to_hosts, settings_given_to_hosts,
+};
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use teamd_shared::watch::Changes;
@@ -123,10 +126,20 @@ impl HostDaemon {
             .add_worker(incarnation.clone(), connection, outbound);
         workers.needs_waking(&incarnation, state.needs_waking);
         let read = self.mail.line_read(&incarnation.name, state.read);
+        let home = self
+            .links
+            .present
+            .as_ref()
+            .and_then(|link| link.dials.as_ref());
+        let variables = environment.as_ref().map(|environment| match home {
+            // No key crosses a cluster of others, in neither direction.
+            Some(DialledHome::Nats(_)) => settings_given_to_hosts(environment),
+            _ => given_to_hosts(environment),
+        });
         self.links.say(&FromHost::Connected {
+            variables: variables.unwrap_or_default(),
             of: whose(&incarnation),
             state: Box::new(report(state, read)),
-            variables: environment.as_ref().map(given_to_hosts).unwrap_or_default(),
         });
     }
 

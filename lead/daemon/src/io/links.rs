@@ -9,6 +9,7 @@ mod bulk;
 mod carry;
 mod deliveries;
 mod dial;
+mod door;
 mod files;
 mod guests;
 mod measurements;
@@ -20,11 +21,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use teamd_shared::clock;
 use teamd_shared::control::{ByteStream, ToWorker, Welcome};
 use teamd_shared::environment::Environment;
-use teamd_shared::host::{Host, HostVitals, HostWay, key_id};
+use teamd_shared::host::{Host, HostVitals, HostWay};
 use teamd_shared::inbox::{LinePlace, ReadError, line_before, position_after};
 use teamd_shared::link::{
     HomeHello, MailLine, RosterChange, RosterLine, StartOrder, ToHost, Whose, given_to_hosts,
-    name_for_hosts,
+    name_for_hosts, settings_given_to_hosts,
 };
 use teamd_shared::member::Member;
 use teamd_shared::message::Message;
@@ -237,8 +238,22 @@ impl Links {
             }
             HostWay::Invited(_) => {
                 let (sender, connections) = mpsc::channel(1);
+                let task = Arc::new(task);
                 let guests = Guests { task, connections };
                 (tokio::spawn(guests.run()), Some(sender))
+            }
+            HostWay::Nats(link) => {
+                let (sender, connections) = mpsc::channel(1);
+                let door = NatsDoor {
+                    link: link.clone(),
+                    guests: Guests {
+                        task: Arc::new(task),
+                        connections,
+                    },
+                    dir: Arc::clone(&self.dir),
+                    now: Arc::clone(&now),
+                };
+                (tokio::spawn(door.run()), Some(sender))
             }
         };
         let link = Link {
@@ -267,11 +282,11 @@ impl Links {
         let Some(link) = self.links.get(&host) else {
             return refuse(stream, format!("home has no host {host}"));
         };
-        let (HostWay::Invited(known), Some(guests)) = (&link.host.way, &link.guests) else {
+        let (Some(known), Some(guests)) = (link.host.way.invitation(), &link.guests) else {
             return refuse(stream, format!("home dials {host} itself"));
         };
-        if key_id(known) != key {
-            return refuse(stream, format!("home has invited {host} with another key"));
+        if known != key {
+            return refuse(stream, format!("home has invited {host} anew"));
         }
         if let Some(file) = file {
             if let Err(Ok(stream)) = self.files.arrived(&host, file, Ok(stream)) {
@@ -529,7 +544,7 @@ impl Links {
                 place: place.clone(),
                 home: link.home,
             },
-            HostWay::Invited(_) => BulkWay::Host(self.files.clone()),
+            HostWay::Invited(_) | HostWay::Nats(_) => BulkWay::Host(self.files.clone()),
         };
         Some(BulkChannel {
             link: frames,
@@ -569,6 +584,10 @@ impl Links {
         let link = self.links.get(host);
         let names = link.map(|link| link.host.terms.env.as_slice());
         name_for_hosts(&mut environment, names.unwrap_or_default(), &member.terms);
+        let variables = match link.map(|link| &link.host.way) {
+            Some(HostWay::Nats(_)) => settings_given_to_hosts(&environment),
+            _ => given_to_hosts(&environment),
+        };
         let place = |offset| line_of(&self.dir, &member.name, offset);
         let returned = member.exit.as_ref().and_then(|exit| exit.returned_up_to);
         let order = StartOrder {
@@ -578,7 +597,7 @@ impl Links {
                 Some(position) => place(position.offset)?,
                 None => None,
             },
-            variables: given_to_hosts(&environment),
+            variables,
             asked: ordered.writable.clone(),
         };
         self.add_outbox(host, &member.name, None);

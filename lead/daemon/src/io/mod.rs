@@ -1,6 +1,7 @@
 //! What the daemon touches: one file for each owner of a resource. Nothing is decided here.
 
 pub(crate) mod approve_codes;
+pub(crate) mod carrier;
 pub(crate) mod cgroup;
 pub(crate) mod checkouts;
 pub(crate) mod connections;
@@ -16,6 +17,7 @@ pub(crate) mod lock;
 pub(crate) mod mail_relay;
 pub(crate) mod mcp_leads;
 pub(crate) mod memory_file;
+pub(crate) mod nats;
 pub(crate) mod orphans;
 mod peer;
 pub(crate) mod reaper;

@@ -81,7 +81,7 @@ impl LinkTask {
     fn verb(&self) -> &'static str {
         match self.host.way {
             HostWay::Ssh(_) => "add",
-            HostWay::Invited(_) => "invite",
+            HostWay::Invited(_) | HostWay::Nats(_) => "invite",
         }
     }
 
@@ -92,7 +92,9 @@ impl LinkTask {
             HostWay::Ssh(_) => {
                 format!("`teamctl host add {name} --install` installs teamd {version} there")
             }
-            HostWay::Invited(_) => format!("install teamd {version} on {name}"),
+            HostWay::Invited(_) | HostWay::Nats(_) => {
+                format!("install teamd {version} on {name}")
+            }
         }
     }
 
@@ -137,7 +139,7 @@ impl LinkTask {
             Ok(Ok(Some(_))) => return Err(unreachable("it does not say who it is".to_owned())),
         };
         if let Some((why, hint)) = self.refusal(&hello) {
-            if let HostWay::Invited(_) = self.host.way {
+            if self.host.way.dials_home() {
                 // A frame is an object: the host takes another line for the reason.
                 let line = format!("{REFUSED}{why}\n");
                 let said = sends.write_all(line.as_bytes()).await;

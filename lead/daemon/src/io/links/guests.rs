@@ -1,6 +1,7 @@
 //! Waiting for one host that dials home. A connection that it makes takes the place of one that does
 //! not answer any more, since a network that is gone ends nothing; one that answers stays.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use teamd_shared::control::ByteStream;
@@ -22,7 +23,7 @@ const ENDS: Duration = CHALLENGE.saturating_add(Duration::from_secs(1));
 /// Takes the connections of a host that dials.
 #[derive(Debug)]
 pub(super) struct Guests {
-    pub(super) task: LinkTask,
+    pub(super) task: Arc<LinkTask>,
     pub(super) connections: mpsc::Receiver<ByteStream>,
 }
 

@@ -16,7 +16,7 @@ use tokio::io::AsyncWriteExt;
 use uuid::Uuid;
 
 use super::run::HostDaemon;
-use crate::io::connections::Input;
+use crate::io::input::Input;
 use crate::io::ssh::{SshChannel, SshEnd, SshProcess, ssh};
 use crate::io::transfer::{send_file, written};
 use teamd_client::error::CommandError;

@@ -37,7 +37,6 @@ use uuid::Uuid;
 
 pub(crate) use self::bulk::BulkChannel;
 use self::bulk::BulkWay;
-pub(crate) use self::carry::LinkNews;
 use self::carry::{LinkTask, QUEUE, next_number};
 use self::deliveries::Deliveries;
 use self::dial::Dialer;
@@ -47,7 +46,7 @@ use self::guests::Guests;
 pub(crate) use self::guests::refuse;
 pub(crate) use self::measurements::AwaitedVitals;
 use self::measurements::Measurements;
-use super::connections::{DialledIn, Inputs};
+use super::input::{DialledIn, Inputs};
 use super::mail_relay::{IntakeError, MailIntake, OutboxLine, OutboxReader};
 use super::roster_file::RosterFile;
 use crate::core::caller::ReplyTo;

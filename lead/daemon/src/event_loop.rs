@@ -26,7 +26,7 @@ use super::core::event::{Event, Now};
 use super::core::incarnation::Incarnation;
 use super::core::io::{Io, IoFailed};
 use super::hand_over::HandOver;
-use super::io::connections::Input;
+use super::io::input::Input;
 use super::io::lead_inbox::LeadInbox;
 use super::io::reaper::{Beginning, ExitContext, Reaper};
 use super::io::resources::DaemonResources;
@@ -48,7 +48,7 @@ pub(super) struct EventLoop {
 
 /// Where events come from.
 pub(super) struct Sources {
-    /// What connections report.
+    /// What connections, links and jobs report.
     pub(super) inputs: mpsc::Receiver<Input>,
     /// The numbers of the worker processes that have ended.
     pub(super) exited: mpsc::UnboundedReceiver<u64>,

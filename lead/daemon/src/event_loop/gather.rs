@@ -14,7 +14,7 @@ use crate::core::caller::{Actor, ReplyTo};
 use crate::core::event::Event;
 use crate::core::incarnation::Incarnation;
 use crate::core::io::Io;
-use crate::io::connections::{ConnectedWorker, Input};
+use crate::io::input::{ConnectedWorker, Input};
 use crate::io::links::AwaitedVitals;
 
 /// How many inputs one batch takes at the most.

@@ -20,7 +20,8 @@ use crate::core::event::{Ended, Event};
 use crate::core::incarnation::Incarnation;
 use crate::core::runtime::{HostLink, first_line, members_of};
 use crate::io::copies;
-use crate::io::links::{LinkNews, whose};
+use crate::io::input::LinkNews;
+use crate::io::links::whose;
 use crate::io::mail_relay::IntakeError;
 
 impl EventLoop {

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::dial::open;
 use super::run::HostDaemon;
 use crate::io::carrier::{CarrierChannel, CarrierEnd, CarrierProcess};
-use crate::io::connections::Input;
+use crate::io::input::Input;
 use crate::io::transfer::{send_file, written};
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;

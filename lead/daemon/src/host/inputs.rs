@@ -23,7 +23,7 @@ use super::workers::{Stage, Workers};
 use crate::core::caller::ReplyTo;
 use crate::core::event::{Ended, Event};
 use crate::core::incarnation::Incarnation;
-use crate::io::connections::{ConnectedWorker, Input};
+use crate::io::input::{ConnectedWorker, Input};
 use crate::io::workers::Reaped;
 
 impl HostDaemon {

@@ -8,7 +8,7 @@ use teamd_shared::link::{FromHost, MAX_LINK_FRAME};
 use super::copies::Copies;
 use super::mail::Outboxes;
 use super::state::Exited;
-use crate::io::connections::Outbound;
+use crate::io::outbound::Outbound;
 
 /// A link to home.
 #[derive(Debug)]

@@ -11,7 +11,8 @@ use teamd_shared::process::How;
 
 use super::state::Spawned;
 use crate::core::incarnation::Incarnation;
-use crate::io::connections::{Connections, Inputs};
+use crate::io::connections::Connections;
+use crate::io::input::Inputs;
 use crate::io::reaper::{Beginning, ExitContext, Reaper};
 use crate::io::resources::start_worker;
 use crate::io::workers::{StartedWorker, Supervisor};

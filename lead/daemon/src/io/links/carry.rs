@@ -9,11 +9,11 @@ use std::time::Duration;
 use teamd_shared::host::{Host, HostWay, LinkState};
 use teamd_shared::link::{FromHost, HostHello, LINK_PROTOCOL, MAX_LINK_FRAME, REFUSED, ToHost};
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use crate::io::connections::{Input, Inputs};
+use crate::io::input::{Input, Inputs, LinkNews};
 use crate::io::stream::{read_line, shown, until_magic};
 
 /// How many frames may wait for a link that is slow.
@@ -29,28 +29,6 @@ const LOOKS: Duration = Duration::from_secs(5);
 const ANSWERS: Duration = Duration::from_secs(10);
 /// How long a host may take to answer on a connection while it waits with another one.
 pub(super) const CHALLENGE: Duration = Duration::from_secs(3);
-
-/// What a link reports.
-#[derive(Debug)]
-pub(crate) enum LinkNews {
-    /// The host has said who it is.
-    Up {
-        /// The version of the program there.
-        version: String,
-        /// Why commands cannot be confined there as promised, if they cannot.
-        weakness: Option<String>,
-        /// Where frames to it go.
-        frames: mpsc::Sender<ToHost>,
-        /// Ends the connection.
-        cut: Arc<Notify>,
-    },
-    /// It says something. The permit holds the room that the frame takes, until it is handled.
-    Says(Box<FromHost>, OwnedSemaphorePermit),
-    /// What was said to it is on its way: there is room for more.
-    HasRoom,
-    /// The connection has ended, or could not be made.
-    Down(LinkState),
-}
 
 /// What the task of a link needs, whichever side dials.
 #[derive(Debug)]

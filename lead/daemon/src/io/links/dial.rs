@@ -11,8 +11,9 @@ use tokio::process::Command;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::carry::{LinkNews, LinkTask, next_number, unreachable};
+use super::carry::{LinkTask, next_number, unreachable};
 use crate::io::carrier::{CarrierChannel, CarrierEnd};
+use crate::io::input::LinkNews;
 use crate::io::ssh::ssh;
 
 /// The pause between two attempts, in the first minute and later.

@@ -10,10 +10,11 @@ use teamd_shared::team_dir::TeamDir;
 use tokio::process::Command;
 use tokio::sync::Notify;
 
-use super::carry::{LinkNews, next_number, unreachable};
+use super::carry::{next_number, unreachable};
 use super::dial::pause;
 use super::guests::Guests;
 use crate::io::carrier::{CarrierChannel, CarrierEnd};
+use crate::io::input::LinkNews;
 use crate::io::nats::nats_at_home;
 use crate::io::stream::read_line;
 

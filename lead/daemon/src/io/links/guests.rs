@@ -11,7 +11,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::carry::{CHALLENGE, LinkNews, LinkTask, next_number, unreachable};
+use super::carry::{CHALLENGE, LinkTask, next_number, unreachable};
+use crate::io::input::LinkNews;
 
 /// How long a host may take to read the first two lines.
 const OFFER: Duration = Duration::from_secs(10);

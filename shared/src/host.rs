@@ -51,7 +51,7 @@ pub enum HostWay {
     /// The host dials home: the public key that lets it in, as `TYPE BASE64`.
     Invited(String),
     /// The host dials home over a NATS cluster: how home listens there.
-    Nats(NatsLink),
+    Nats(Box<NatsLink>),
 }
 
 /// A link over a NATS cluster, as one of its ends has it.

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use teamd_shared::clock;
 use teamd_shared::control::{ByteStream, ToWorker, Welcome};
 use teamd_shared::environment::Environment;
-use teamd_shared::host::{Host, HostVitals, HostWay};
+use teamd_shared::host::{Host, HostVitals, HostWay, NatsLink};
 use teamd_shared::inbox::{LinePlace, ReadError, line_before, position_after};
 use teamd_shared::link::{
     HomeHello, MailLine, RosterChange, RosterLine, StartOrder, ToHost, Whose, given_to_hosts,
@@ -245,7 +245,7 @@ impl Links {
             HostWay::Nats(link) => {
                 let (sender, connections) = mpsc::channel(1);
                 let door = NatsDoor {
-                    link: link.clone(),
+                    link: NatsLink::clone(link),
                     guests: Guests {
                         task: Arc::new(task),
                         connections,

@@ -15,7 +15,7 @@ use teamd_shared::team_dir::TeamDir;
 use tokio::io::AsyncWriteExt;
 use uuid::Uuid;
 
-use super::run::HostDaemon;
+use super::daemon::HostDaemon;
 use crate::io::input::Input;
 use crate::io::ssh::{SshChannel, SshEnd, SshProcess, ssh};
 use crate::io::transfer::{send_file, written};

@@ -9,7 +9,8 @@ use teamd_shared::member::Doing;
 use teamd_shared::name::Name;
 use teamd_shared::watch::Changes;
 
-use super::{EventLoop, Sources};
+use super::EventLoop;
+use super::sources::Sources;
 use crate::core::caller::{Actor, ReplyTo};
 use crate::core::event::Event;
 use crate::core::incarnation::Incarnation;

@@ -17,8 +17,9 @@ use teamd_shared::position::Position;
 
 use super::EventLoop;
 use crate::core::event::{Ended, Event};
+use crate::core::host_link::HostLink;
 use crate::core::incarnation::Incarnation;
-use crate::core::runtime::{HostLink, first_line, members_of};
+use crate::core::runtime::{first_line, members_of};
 use crate::io::copies;
 use crate::io::input::LinkNews;
 use crate::io::links::whose;

@@ -15,8 +15,8 @@ use teamd_shared::team_dir::TeamDir;
 use tokio::io::AsyncWriteExt;
 use uuid::Uuid;
 
+use super::daemon::HostDaemon;
 use super::dial::open;
-use super::run::HostDaemon;
 use crate::io::carrier::{CarrierChannel, CarrierEnd, CarrierProcess};
 use crate::io::input::Input;
 use crate::io::transfer::{send_file, written};

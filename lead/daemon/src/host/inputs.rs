@@ -14,10 +14,10 @@ use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use teamd_shared::watch::Changes;
 
+use super::daemon::HostDaemon;
 use super::frames::{hosted_end, report, whose};
 use super::links::HomeLink;
 use super::mail::Submission;
-use super::run::HostDaemon;
 use super::state::{Exited, HostRecord};
 use super::workers::{Stage, Workers};
 use crate::core::caller::ReplyTo;
@@ -195,7 +195,7 @@ impl HostDaemon {
                 return;
             }
         };
-        link.say(&FromHost::Hello(HostHello {
+        link.outbound.say(&FromHost::Hello(HostHello {
             protocol: LINK_PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             process,

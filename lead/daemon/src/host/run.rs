@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use teamd_shared::fs::AppendLogError;
-use teamd_shared::link::{FromHost, TeamNow};
+use teamd_shared::link::TeamNow;
 use teamd_shared::member::Member;
-use teamd_shared::name::Name;
 use teamd_shared::process::{Identity, is_gone};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
@@ -16,16 +14,17 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::copies::Copies;
+use super::daemon::HostDaemon;
 use super::jobs::HostJobs;
 use super::links::HomeLinks;
-use super::mail::{Mail, Submission};
+use super::mail::Mail;
 use super::record::HostLog;
-use super::state::{HostRecord, Spawned};
+use super::state::Spawned;
 use super::workers::{Live, Workers};
 use crate::confinement::TeamConfinement;
 use crate::core::incarnation::Incarnation;
+use crate::event_loop::sources::{Sources, changed, sleep_until, watch_inboxes, watch_names};
 use crate::event_loop::upkeep::is_deleted;
-use crate::event_loop::{Sources, changed, sleep_until};
 use crate::io::cgroup::Cgroups;
 use crate::io::checkouts::places;
 use crate::io::connections::Connections;
@@ -37,7 +36,6 @@ use crate::io::signals::{self, TerminationSignals};
 use crate::io::socket::Socket;
 use crate::io::workers::Supervisor;
 use crate::options::SetAside;
-use crate::run::watch_inboxes;
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
 use teamd_client::programs::Program;
@@ -56,30 +54,6 @@ pub(crate) struct HostServed<'a> {
     pub(crate) settings: Settings,
     pub(crate) confinement: &'a TeamConfinement,
     pub(crate) worker: Program,
-}
-
-/// Everything that the host daemon owns.
-pub(super) struct HostDaemon {
-    pub(super) dir: Arc<TeamDir>,
-    /// The home that it serves.
-    pub(super) home: Uuid,
-    pub(super) weakness: Option<String>,
-    /// How long a process may take to end that home does not have any more.
-    pub(super) grace: Duration,
-    pub(super) log: HostLog,
-    pub(super) workers: Workers,
-    pub(super) mail: Mail,
-    pub(super) links: HomeLinks,
-    pub(super) jobs: HostJobs,
-    /// What was submitted before home has said how far it has taken the outboxes.
-    pub(super) submitted_early: Vec<Submission>,
-    /// The team, as home has said it last.
-    pub(super) team: TeamNow,
-    /// The lines of the roster, as home has said them on this link.
-    pub(super) roster: BTreeMap<Name, String>,
-    pub(super) team_name: String,
-    /// Whether it ends, or why it must.
-    pub(super) over: Option<Result<(), String>>,
 }
 
 /// Runs the host daemon under a lock that is held already. `ready` is called once it answers on its
@@ -115,11 +89,7 @@ fn begin(served: HostServed<'_>) -> Result<(HostDaemon, Sources), CommandError> 
     let supervisor = Supervisor::new(Arc::clone(&dir), worker, confined, exited_sender)
         .map_err(|e| CommandError::refused("cannot watch processes", &e))?;
     let inboxes = watch_inboxes(&dir, settings.poll);
-    let names = Watch::names(dir.root())
-        .inspect_err(|error| {
-            tracing::info!("{error}: what is deleted there is found on the slow timer")
-        })
-        .ok();
+    let names = watch_names(&dir);
     let workers = Workers {
         supervisor,
         connections: Connections::new(KnownLeads::open(Arc::clone(&dir))),
@@ -283,11 +253,20 @@ impl HostDaemon {
         let Some(link) = &mut self.links.present else {
             return;
         };
-        if let Some(mut outboxes) = link.outboxes.take() {
-            outboxes.send(link);
-            link.outboxes = Some(outboxes);
+        if let Some(outboxes) = &mut link.outboxes {
+            outboxes.send(&link.outbound);
         }
         link.say_ends();
+    }
+
+    /// Sends what is new of the transcripts.
+    fn send_copies(&mut self) {
+        let Some(link) = &mut self.links.present else {
+            return;
+        };
+        if let Some(copies) = &mut link.copies {
+            copies.send(self.log.state.members.keys(), &link.outbound);
+        }
     }
 
     /// Returns when something is due without any event.
@@ -306,14 +285,7 @@ impl HostDaemon {
     fn tick(&mut self, sources: &mut Sources) {
         self.look_after_files(sources);
         self.workers.supervisor.reap_others();
-        for watch in [&mut sources.inboxes, &mut sources.names]
-            .into_iter()
-            .flatten()
-        {
-            if let Err(error) = watch.rearm_if_needed() {
-                tracing::warn!("cannot watch the files: {error}");
-            }
-        }
+        sources.rearm();
         self.inboxes_changed(&Changes::Anything);
         self.archive_unknown();
         let has_link = self.links.present.is_some() || self.links.newcomer.is_some();
@@ -331,21 +303,5 @@ impl HostDaemon {
             return;
         }
         sources.socket.look_after(&self.dir, &self.workers.inputs);
-    }
-
-    /// Records something. Where that does not work it ends: nothing may follow from what is not
-    /// recorded, and the next host daemon finds it out again. Returns whether it is recorded.
-    pub(super) fn record(&mut self, record: HostRecord) -> bool {
-        let appended: Result<(), AppendLogError> = self.log.append(record);
-        if let Err(error) = &appended {
-            self.over = Some(Err(format!("cannot write host.jsonl: {error}")));
-        }
-        appended.is_ok()
-    }
-
-    /// Tells home something that a person should know.
-    pub(super) fn warn(&self, text: String) {
-        tracing::warn!("{text}");
-        self.links.say(&FromHost::Warning { text });
     }
 }

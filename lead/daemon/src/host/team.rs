@@ -11,8 +11,8 @@ use teamd_shared::link::{RosterChange, RosterLine, TeamNow};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, MEMBER_FOLDERS, TeamPath};
 
+use super::daemon::HostDaemon;
 use super::frames::whose;
-use super::run::HostDaemon;
 use super::state::HostRecord;
 use crate::core::incarnation::Incarnation;
 use crate::io::effects::{archive, forget_agent};

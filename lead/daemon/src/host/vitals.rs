@@ -9,7 +9,7 @@ use teamd_shared::checkout::Checkout;
 use teamd_shared::host::{HostVitals, MOST_CHECKOUTS};
 use teamd_shared::machine::memory::{limited_cgroups, of_cgroup, of_machine, stalled};
 
-use super::run::HostDaemon;
+use super::daemon::HostDaemon;
 use crate::io::input::Input;
 
 impl HostDaemon {

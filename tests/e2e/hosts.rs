@@ -8,12 +8,27 @@ use nix::sys::signal::Signal;
 
 use crate::support::process::command_line;
 use crate::support::sshd::{BOX, Sshd, make_program};
+use crate::support::terminal::Terminal;
 use crate::support::{Run, Team, is_alive, signal};
 
-/// Runs the words in the home of that machine, unless it is down.
+/// Runs the words in the home of that machine, unless it is down, or asks something first.
 const STUB: &str = r#"#!/bin/sh
+options=$*
 while [ "$1" != -- ]; do shift; done
 shift
+echo "$1" >> "$FAR/calls"
+if [ -e "$FAR/$1.asks" ]; then
+    case $options in
+    *BatchMode*)
+        echo "Host key verification failed." >&2
+        exit 255
+        ;;
+    esac
+    printf 'Do you know it? ' >&2
+    read -r answer
+    [ "$answer" = yes ] || exit 255
+    rm "$FAR/$1.asks"
+fi
 if [ -e "$FAR/$1.down" ]; then
     echo "ssh: connect to host $1 port 22: Connection refused" >&2
     exit 255
@@ -152,6 +167,21 @@ impl Hosts {
         said
     }
 
+    /// The machines that `ssh` was run for, one for each process.
+    fn calls(&self) -> Vec<String> {
+        let calls = std::fs::read_to_string(self.far.join("calls")).unwrap();
+        calls.lines().map(str::to_owned).collect()
+    }
+
+    /// The names of the hosts of the team.
+    fn names(&self) -> Vec<String> {
+        let hosts = self.team.json(["host", "list"]);
+        let hosts = hosts.as_array().unwrap().iter();
+        hosts
+            .map(|host| host["name"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
     /// The texts in the lead's inbox from a teammate.
     pub(crate) fn told_by(&self, name: &str) -> Vec<String> {
         let inbox = self.team.inbox("lead");
@@ -186,6 +216,87 @@ fn a_teammate_on_a_host_works_there_and_leaves_as_one_at_home() {
     hosts.team.teamctl(["forget", "alice"]).ok();
     hosts.spawn("alice", "box").ok();
     assert_eq!(hosts.team.incarnation("alice"), 2);
+}
+
+#[test]
+fn a_first_contact_takes_one_ssh() {
+    let hosts = Hosts::without();
+    hosts.team.teamd(["start"]).ok();
+    hosts.add("box").ok();
+    assert_eq!(hosts.calls(), ["box"]);
+}
+
+#[test]
+fn a_host_that_cannot_be_looked_at_is_not_added_or_stays_where_it_was() {
+    let hosts = Hosts::begin();
+    std::fs::File::create(hosts.far.join("gpu.down")).unwrap();
+    let away = hosts.add("gpu").run_failed().stderr;
+    assert!(away.contains("Connection refused"), "{away}");
+    assert!(away.contains("ssh could not connect to gpu"), "{away}");
+    assert!(away.contains("try `ssh gpu true` first"), "{away}");
+    assert_eq!(hosts.names(), ["box"]);
+    let moved = ["host", "add", "box", "--ssh", "gpu"];
+    hosts.team.teamctl(moved).run_failed();
+    hosts.until_link("box", "up");
+    let listed = hosts.team.json(["host", "list"]);
+    assert_eq!(listed[0]["ssh"], "box", "{listed}");
+    // The daemon is asked first, which needs no terminal.
+    assert_eq!(hosts.calls(), ["box", "gpu", "gpu", "gpu"]);
+}
+
+#[test]
+fn what_ssh_asks_is_asked_in_the_terminal_of_the_person() {
+    let hosts = Hosts::without();
+    hosts.team.teamd(["start"]).ok();
+    std::fs::File::create(hosts.far.join("box.asks")).unwrap();
+    let mut terminal = Terminal::teamctl(&hosts.team, &["host", "add", "box"]);
+    terminal.until("Do you know it?");
+    assert!(hosts.names().is_empty(), "it is not added yet");
+    terminal.line("no");
+    terminal.until("ssh could not connect to box");
+    assert_eq!(terminal.finish(), Some(1));
+    assert!(hosts.names().is_empty());
+    let mut terminal = Terminal::teamctl(&hosts.team, &["host", "add", "box"]);
+    terminal.until("Do you know it?");
+    terminal.line("yes");
+    terminal.until("box is linked");
+    assert_eq!(terminal.finish(), Some(0));
+    // In a pipe there is nothing that it could ask.
+    std::fs::File::create(hosts.far.join("gpu.asks")).unwrap();
+    let asks = hosts.add("gpu").run_failed().stderr;
+    assert!(asks.contains("ssh could not connect to gpu"), "{asks}");
+}
+
+#[test]
+fn the_list_of_hosts_fits_its_terminal_and_one_that_is_silent_hides_no_other() {
+    let hosts = Hosts::begin();
+    let place = "someone@a-machine-with-a-long-name";
+    hosts
+        .team
+        .teamctl(["host", "add", "gpu", "--ssh", place])
+        .ok();
+    let list = || {
+        let terminal = Terminal::teamctl_at(&hosts.team, &["host", "list"], (80, 24));
+        terminal.until("gpu");
+        let screen = terminal.screen();
+        assert_eq!(terminal.wrapped_rows(), 0, "{screen}");
+        assert_eq!(terminal.finish(), Some(0));
+        screen
+    };
+    let screen = list();
+    assert!(screen.contains("MEMORY"), "{screen}");
+    assert!(screen.contains("LOAD"), "{screen}");
+    let daemon = hosts.pids("--host-of");
+    let silent = daemon[0];
+    signal(silent, Signal::SIGSTOP);
+    let listed = hosts.team.json(["host", "list"]);
+    let shown = list();
+    signal(silent, Signal::SIGCONT);
+    let listed = listed.as_array().unwrap();
+    let with_vitals = listed.iter().filter(|host| host["vitals"].is_object());
+    assert_eq!(with_vitals.count(), 1, "{listed:?}");
+    let rows = shown.lines().filter(|row| row.contains(" of "));
+    assert_eq!(rows.count(), 1, "{shown}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod install;
 mod invite;
 mod invite_nats;
+mod table;
 
 use std::io::IsTerminal;
 use std::process::{Command as Process, Stdio};
@@ -16,13 +17,10 @@ use teamd_client::connection::unexpected;
 use teamd_client::context::{Context, block_on};
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
-use teamd_client::print::table::{Cell, Table};
-use teamd_client::print::{clock, escape};
+use teamd_client::print::escape;
 use teamd_client::read::journal;
-use teamd_shared::amount::format_size;
-use teamd_shared::clock::wall;
 use teamd_shared::control::{Command, Done};
-use teamd_shared::host::{Host, HostStatus, HostVitals, HostWay, LinkState, line_there};
+use teamd_shared::host::{Host, HostStatus, HostWay, LinkState, line_there};
 use teamd_shared::name::Name;
 
 use self::invite::Invitation;
@@ -102,14 +100,36 @@ pub(crate) fn run(context: &Context, args: HostArgs) -> CommandResult {
     }
 }
 
-/// Adds a host after a look at it, and waits until its link is up.
+/// Adds a host, and waits until its link is up. One that says nothing of itself is looked at in
+/// this terminal, where ssh may ask something, and dialled again; one that cannot be looked at is
+/// not added, or stays where it was.
 fn add(context: &Context, host: Host) -> CommandResult {
     can_link(&host)?;
-    version_there(&host)?;
+    place(&host)?;
+    let recorded = recorded(context, &host.name)?;
+    let is_new = recorded.is_none();
+    let moves = recorded.is_some_and(|recorded| recorded.way != host.way);
+    if moves {
+        look(&host)?;
+    }
     ensure_daemon(context, false, |_| Ok(()))?;
     let name = host.name.clone();
+    let hosts = ask(context, Command::AddHost(host.clone()))?;
+    if moves || has_answered(&hosts, &name) {
+        return report(context, hosts, &name);
+    }
+    if is_new {
+        ask(context, Command::RemoveHost { name: name.clone() })?;
+    }
+    look(&host)?;
     let hosts = ask(context, Command::AddHost(host))?;
     report(context, hosts, &name)
+}
+
+/// Tells whether a host has said of itself what it is, or was removed meanwhile.
+fn has_answered(hosts: &[HostStatus], name: &Name) -> bool {
+    let status = hosts.iter().find(|status| status.host.name == *name);
+    status.is_none_or(|status| status.version.is_some())
 }
 
 /// Reports what became of the link to a host that a person has just dialled.
@@ -199,7 +219,7 @@ fn not_connected(place: &str) -> CommandError {
 }
 
 /// Makes sure that the host has a `teamd`, in this terminal: ssh may ask something.
-fn version_there(host: &Host) -> Result<(), CommandError> {
+fn look(host: &Host) -> Result<(), CommandError> {
     let place = place(host)?;
     let asked = ssh_to(place, &line_there("--version"))
         .stdin(Stdio::inherit())
@@ -277,54 +297,10 @@ fn show(context: &Context, hosts: &[HostStatus]) -> CommandResult {
             .hint("`teamctl host add NAME --ssh USER@HOST` adds one");
         return Ok(ExitCode::Done);
     }
-    let mut table = Table::new(&[
-        "NAME",
-        "LINK",
-        "STATE",
-        "TEAMMATES",
-        "LOAD",
-        "MEMORY",
-        "VERSION",
-        "SINCE",
-        "",
-    ]);
-    for status in hosts {
-        let (state, why) = match &status.link {
-            LinkState::Up => ("connected", String::new()),
-            LinkState::Unreachable { why } => ("unreachable", why.clone()),
-            LinkState::NeedsAttention { why, hint } => ("needs you", format!("{why}: {hint}")),
-        };
-        let since = clock::span((wall() - status.since).max(0.0));
-        let vitals = status.vitals.as_ref();
-        table.row(vec![
-            Cell::new(status.host.name.as_str()),
-            Cell::new(status.host.way.to_string()),
-            Cell::new(state),
-            Cell::new(status.teammates.to_string()),
-            Cell::new(vitals.map_or_else(|| "-".to_owned(), load)),
-            Cell::new(vitals.map_or_else(|| "-".to_owned(), memory)),
-            Cell::new(status.version.as_deref().unwrap_or("-")),
-            Cell::new(since),
-            Cell::new(why).wrapping(),
-        ]);
-    }
-    context.out.text(table.render(context.out.width()))?;
+    let terminal = context.out.width();
+    let table = table::fitting(hosts, terminal);
+    context.out.text(table.render(terminal))?;
     Ok(ExitCode::Done)
-}
-
-/// Shows how many processes want a processor, and how many there are.
-fn load(vitals: &HostVitals) -> String {
-    format!("{:.1} of {}", vitals.load, vitals.processors)
-}
-
-/// Shows how much memory can be had, and whether processes wait for it.
-fn memory(vitals: &HostVitals) -> String {
-    let available = format_size(vitals.memory_available);
-    let all = format_size(vitals.memory);
-    match vitals.memory_stalled {
-        Some(share) if share >= 1.0 => format!("{available} of {all}, {share:.0}% stalled"),
-        _ => format!("{available} of {all}"),
-    }
 }
 
 fn ask(context: &Context, command: Command) -> Result<Vec<HostStatus>, CommandError> {

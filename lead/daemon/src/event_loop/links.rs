@@ -53,11 +53,15 @@ impl EventLoop {
                 self.resources.links.pump_all(host);
                 Vec::new()
             }
-            LinkNews::Down(state) if self.resources.links.disconnected(host, number) => {
-                self.lost_link(host, state)
+            LinkNews::Down { state, version }
+                if self.resources.links.disconnected(host, number) =>
+            {
+                // Of a host that is refused, it is one of the reasons that there can be.
+                let version = version.filter(|_| is_refusal(&state));
+                self.lost_link(host, state, version)
             }
             // An older connection says it.
-            LinkNews::Says(..) | LinkNews::HasRoom | LinkNews::Down(_) => Vec::new(),
+            LinkNews::Says(..) | LinkNews::HasRoom | LinkNews::Down { .. } => Vec::new(),
         }
     }
 
@@ -141,7 +145,7 @@ impl EventLoop {
         resources.links.tell_roster(host, &head, &resources.roster);
     }
 
-    fn lost_link(&mut self, host: &Name, state: LinkState) -> Vec<Event> {
+    fn lost_link(&mut self, host: &Name, state: LinkState, version: Option<String>) -> Vec<Event> {
         self.resources.jobs.hosted.link_broke(host);
         let there: Vec<Incarnation> = members_of(&self.dispatcher.team, host)
             .map(Incarnation::of)
@@ -155,7 +159,7 @@ impl EventLoop {
         let link = HostLink {
             since,
             state,
-            version: None,
+            version,
         };
         let mut events = vec![Event::Link {
             host: host.clone(),
@@ -322,8 +326,9 @@ impl EventLoop {
     }
 
     fn refuse_host(&mut self, host: &Name, state: LinkState) -> Vec<Event> {
+        let version = self.resources.links.version(host);
         self.resources.links.refused(host);
-        self.lost_link(host, state)
+        self.lost_link(host, state, version)
     }
 
     /// Returns what a person must do where a host knows nothing of a teammate that runs there by the
@@ -565,6 +570,11 @@ impl EventLoop {
             ..report.state
         }
     }
+}
+
+/// Tells whether a link is not dialled again until a person has done something.
+fn is_refusal(state: &LinkState) -> bool {
+    matches!(state, LinkState::NeedsAttention { .. })
 }
 
 /// Returns the id of this machine; empty where there is none.

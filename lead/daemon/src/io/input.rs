@@ -138,7 +138,12 @@ pub(crate) enum LinkNews {
     /// What was said to it is on its way: there is room for more.
     HasRoom,
     /// The connection has ended, or could not be made.
-    Down(LinkState),
+    Down {
+        /// How it is now.
+        state: LinkState,
+        /// The version of the program there, if the host has said who it is.
+        version: Option<String>,
+    },
 }
 
 /// What a job on a host asks the event loop for.

@@ -17,6 +17,7 @@ mod measurements;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use teamd_shared::clock;
 use teamd_shared::control::{ByteStream, ToWorker, Welcome};
@@ -47,7 +48,7 @@ use self::files::AwaitedFiles;
 use self::guests::Guests;
 pub(crate) use self::guests::refuse;
 pub(crate) use self::measurements::AwaitedVitals;
-use self::measurements::Measurements;
+use self::measurements::{MOST_WAITED, Measurements};
 use super::input::{DialledIn, Inputs};
 use super::mail_relay::{IntakeError, MailIntake, OutboxLine, OutboxReader};
 use super::roster_file::RosterFile;
@@ -124,8 +125,8 @@ struct LinkConnection {
     version: String,
     /// Why commands cannot be confined there as promised, if they cannot.
     weakness: Option<String>,
-    /// What it has to give, as it has said last.
-    vitals: Option<HostVitals>,
+    /// What it has to give, as it has said last, and when.
+    vitals: Option<(HostVitals, Instant)>,
     /// The outboxes to the members of the host.
     outboxes: BTreeMap<Name, OutboxToMember>,
     /// What was said of the team last: nothing is said twice.
@@ -388,18 +389,22 @@ impl Links {
     }
 
     /// Returns why commands cannot be confined at a host that is connected as promised, and what it
-    /// has to give, as far as it has said.
+    /// has to give, if it has said that within the time that an answer may take: what it had before
+    /// is no answer to what it has.
     pub(crate) fn described(&self, host: &Name) -> (Option<String>, Option<HostVitals>) {
-        let connection = self.connection(host);
-        connection.map_or((None, None), |connection| {
-            (connection.weakness.clone(), connection.vitals.clone())
-        })
+        let Some(connection) = self.connection(host) else {
+            return (None, None);
+        };
+        let vitals = connection.vitals.as_ref();
+        let fresh = vitals.filter(|(_, said)| said.elapsed() <= MOST_WAITED);
+        let vitals = fresh.map(|(vitals, _)| vitals.clone());
+        (connection.weakness.clone(), vitals)
     }
 
     /// Records what a host has to give.
     pub(crate) fn has_vitals(&mut self, host: &Name, vitals: HostVitals) {
         if let Some(connection) = self.connection_mut(host) {
-            connection.vitals = Some(vitals);
+            connection.vitals = Some((vitals, Instant::now()));
         }
     }
 
@@ -407,11 +412,7 @@ impl Links {
     pub(crate) fn ask_vitals(&mut self) -> BTreeSet<Name> {
         let mut asked = BTreeSet::new();
         for host in self.up() {
-            if let Some(connection) = self.connection_mut(&host)
-                && connection.has_said
-            {
-                // What it had is no answer to what it has.
-                connection.vitals = None;
+            if self.has_said(&host) {
                 self.say(&host, ToHost::SayVitals);
                 asked.insert(host);
             }

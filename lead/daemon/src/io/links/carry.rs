@@ -99,12 +99,13 @@ impl LinkTask {
         Some((why, hint))
     }
 
-    /// Reads the first frame, and carries all others. Returns when the host says nothing more.
+    /// Reads the first frame, and carries all others. Returns when the host says nothing more;
+    /// `version` is that of its program, once it has said who it is.
     pub(super) async fn carry<R: AsyncBufRead + Unpin>(
         &self,
         connection: u64,
         stream: (impl AsyncWrite + Unpin + Send + 'static, &mut R),
-        was_up: &mut bool,
+        version: &mut Option<String>,
     ) -> Result<(), LinkState> {
         let (mut sends, reader) = stream;
         let first = tokio::time::timeout(FIRST_FRAME, first_frame(reader)).await;
@@ -116,6 +117,7 @@ impl LinkTask {
             Ok(Ok(Some((FromHost::Hello(hello), _)))) => hello,
             Ok(Ok(Some(_))) => return Err(unreachable("it does not say who it is".to_owned())),
         };
+        let version = version.insert(shown(&hello.version)).clone();
         if let Some((why, hint)) = self.refusal(&hello) {
             if self.host.way.dials_home() {
                 // A frame is an object: the host takes another line for the reason.
@@ -136,11 +138,10 @@ impl LinkTask {
         let pulse = Arc::new(Pulse::default());
         let writes = write(sends, queue, (room, Arc::clone(&pulse)));
         let _writer = AbortedWhenDropped(tokio::spawn(writes));
-        *was_up = true;
         let cut = Arc::new(Notify::new());
         let asks = frames.downgrade();
         let up = LinkNews::Up {
-            version: shown(&hello.version),
+            version,
             weakness: hello.weakness.as_deref().map(shown),
             frames,
             cut: Arc::clone(&cut),

@@ -39,13 +39,16 @@ impl Dialer {
         loop {
             let connection = next_number();
             let ended = self.connect(connection, replaces).await;
-            if ended.was_up {
+            if ended.version.is_some() {
                 attempts = 0;
                 replaces = false;
             }
             attempts += 1;
             let is_final = matches!(ended.state, LinkState::NeedsAttention { .. });
-            let down = LinkNews::Down(ended.state);
+            let down = LinkNews::Down {
+                state: ended.state,
+                version: ended.version,
+            };
             if !self.task.report(connection, down).await {
                 return;
             }
@@ -79,10 +82,10 @@ impl Dialer {
             writes,
             mut process,
         } = channel;
-        let mut was_up = false;
+        let mut version = None;
         let carried = self
             .task
-            .carry(connection, (writes, &mut reads), &mut was_up);
+            .carry(connection, (writes, &mut reads), &mut version);
         let state = match carried.await {
             Err(state) => state,
             Ok(()) => {
@@ -90,7 +93,7 @@ impl Dialer {
                 state_of_end(&self.task.host.name, process.ends().await)
             }
         };
-        ConnectionEnd { was_up, state }
+        ConnectionEnd { version, state }
     }
 }
 
@@ -110,15 +113,15 @@ pub(super) fn ssh_host(place: &str, home: Uuid, more: &str) -> Command {
 
 /// How a connection has ended.
 struct ConnectionEnd {
-    /// Whether the host had said who it is.
-    was_up: bool,
+    /// The version of the program there, if the host had said who it is.
+    version: Option<String>,
     state: LinkState,
 }
 
 impl ConnectionEnd {
     fn before(state: LinkState) -> Self {
         Self {
-            was_up: false,
+            version: None,
             state,
         }
     }

@@ -64,7 +64,11 @@ impl NatsDoor {
                 } else {
                     unreachable(format!("home does not listen: {why}"))
                 };
-                if !task.report(next_number(), LinkNews::Down(state)).await {
+                let down = LinkNews::Down {
+                    state,
+                    version: None,
+                };
+                if !task.report(next_number(), down).await {
                     return;
                 }
                 if is_final {

@@ -39,7 +39,11 @@ impl Guests {
         let mut next = timeout(DIALS, connections.recv()).await.unwrap_or(None);
         if next.is_none() {
             let state = unreachable("it has not dialled home".to_owned());
-            if !task.report(next_number(), LinkNews::Down(state)).await {
+            let down = LinkNews::Down {
+                state,
+                version: None,
+            };
+            if !task.report(next_number(), down).await {
                 return;
             }
         }
@@ -52,15 +56,16 @@ impl Guests {
                 return;
             };
             let number = next_number();
-            let mut was_up = false;
-            let served = serve(&task, number, (stream, replaces), &mut was_up);
+            let mut version = None;
+            let served = serve(&task, number, (stream, replaces), &mut version);
             let ended = while_it_lives(&task, served, &mut connections, &mut next).await;
-            replaces &= !was_up;
+            replaces &= version.is_none();
             let state = match ended {
                 Ok(()) => unreachable("it has hung up".to_owned()),
                 Err(state) => state,
             };
-            if !task.report(number, LinkNews::Down(state)).await {
+            let down = LinkNews::Down { state, version };
+            if !task.report(number, down).await {
                 return;
             }
         }
@@ -106,7 +111,7 @@ async fn serve(
     task: &LinkTask,
     number: u64,
     (stream, replace): (ByteStream, bool),
-    was_up: &mut bool,
+    version: &mut Option<String>,
 ) -> Result<(), LinkState> {
     let ByteStream {
         mut reader,
@@ -121,7 +126,7 @@ async fn serve(
     let offer = serde_json::to_string(&offer).map_err(|error| unreachable(error.to_string()))?;
     let lines = format!("{MAGIC}\n{offer}\n");
     match timeout(OFFER, writer.write_all(lines.as_bytes())).await {
-        Ok(Ok(())) => task.carry(number, (writer, &mut reader), was_up).await,
+        Ok(Ok(())) => task.carry(number, (writer, &mut reader), version).await,
         Ok(Err(error)) => Err(unreachable(format!("it does not listen: {error}"))),
         Err(_) => Err(unreachable("it does not listen".to_owned())),
     }

@@ -9,7 +9,7 @@ use teamd_shared::name::Name;
 use crate::core::caller::{Actor, ReplyTo};
 
 /// How long a host may take to answer: then it is left out.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const MOST_WAITED: Duration = Duration::from_secs(2);
 
 /// Everything that waits.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Measurements {
         self.waiting.push(Measurement {
             what,
             hosts,
-            due: Instant::now() + PATIENCE,
+            due: Instant::now() + MOST_WAITED,
         });
     }
 

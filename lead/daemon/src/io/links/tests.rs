@@ -26,17 +26,17 @@ fn member() -> Member {
     }
 }
 
-/// What a host says that it has is of a time before the order: the incarnation would count as never
-/// begun, and run there.
-#[tokio::test]
-async fn nothing_is_started_before_the_host_has_said_what_it_has() {
+/// A team directory, which goes with what is returned, and its links.
+fn links() -> (tempfile::TempDir, Links) {
     let scratch = tempfile::tempdir().unwrap();
     let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
     dir.furnish().unwrap();
-    let (inputs, _heard) = mpsc::channel(1);
-    let mut links = Links::new(dir, inputs);
-    let host = Name::new("box").unwrap();
-    let link = Link {
+    let (inputs, _) = mpsc::channel(1);
+    (scratch, Links::new(dir, inputs))
+}
+
+fn link_to(host: &Name) -> Link {
+    Link {
         host: Host {
             name: host.clone(),
             way: HostWay::Ssh("box".to_owned()),
@@ -52,8 +52,53 @@ async fn nothing_is_started_before_the_host_has_said_what_it_has() {
         connection: None,
         intake: MailIntake::new("box"),
         last_to_lead: None,
+    }
+}
+
+/// Connects a host. Returns what it is told.
+fn connect(links: &mut Links, host: &Name) -> mpsc::Receiver<ToHost> {
+    let (frames, told) = mpsc::channel(QUEUE);
+    let cut = Arc::new(Notify::new());
+    links.connected(host, 1, ("0".to_owned(), None), (frames, cut));
+    told
+}
+
+#[tokio::test]
+async fn a_second_question_does_not_hide_what_a_host_has_just_answered() {
+    let (_scratch, mut links) = links();
+    let host = Name::new("box").unwrap();
+    links.links.insert(host.clone(), link_to(&host));
+    let mut told = connect(&mut links, &host);
+    assert!(links.ask_vitals().is_empty(), "it has not said what it has");
+    links.says_what_it_has(&host);
+    assert_eq!(links.ask_vitals().len(), 1);
+    let vitals = HostVitals {
+        load: 0.5,
+        processors: 2,
+        memory: 1,
+        memory_available: 1,
+        memory_stalled: None,
+        ends_at_logout: None,
+        checkouts: Vec::new(),
     };
-    links.links.insert(host.clone(), link);
+    links.has_vitals(&host, vitals.clone());
+    assert_eq!(links.ask_vitals().len(), 1);
+    assert_eq!(links.described(&host), (None, Some(vitals)));
+    assert_eq!(told.try_recv(), Ok(ToHost::SayVitals));
+    // What it had is no answer to what it has.
+    let connection = links.connection_mut(&host).unwrap();
+    let (_, said) = connection.vitals.as_mut().unwrap();
+    *said = said.checked_sub(2 * MOST_WAITED).unwrap();
+    assert_eq!(links.described(&host), (None, None));
+}
+
+/// What a host says that it has is of a time before the order: the incarnation would count as never
+/// begun, and run there.
+#[tokio::test]
+async fn nothing_is_started_before_the_host_has_said_what_it_has() {
+    let (_scratch, mut links) = links();
+    let host = Name::new("box").unwrap();
+    links.links.insert(host.clone(), link_to(&host));
     let ordered = Ordered {
         environment: Environment::default(),
         writable: Vec::new(),
@@ -63,9 +108,7 @@ async fn nothing_is_started_before_the_host_has_said_what_it_has() {
         started.is_some()
     };
     assert!(!start(&mut links), "there is no connection");
-    let (frames, mut said) = mpsc::channel(QUEUE);
-    let cut = Arc::new(Notify::new());
-    links.connected(&host, 1, ("0".to_owned(), None), (frames, cut));
+    let mut said = connect(&mut links, &host);
     assert!(!start(&mut links), "it has not said what it has");
     assert!(said.try_recv().is_err());
     links.says_what_it_has(&host);

@@ -532,10 +532,13 @@ pub fn given_to_hosts(environment: &Environment) -> Vec<Variable> {
     given
 }
 
-/// Returns what of that crosses where no key may: the settings. The host has keys of its own.
+/// Returns what of that crosses where no key may: settings whose names do not say that they are
+/// secret. The host has keys of its own.
 pub fn settings_given_to_hosts(environment: &Environment) -> Vec<Variable> {
+    let names_of_settings = environment.variables.iter().map(|(name, _)| name);
+    let names: Vec<&Vec<u8>> = names_of_settings.collect();
     let mut given = given_to_hosts(environment);
-    given.retain(|it| is_setting(&it.name) && !is_model_key(it.name.as_bytes()));
+    given.retain(|it| is_setting(&it.name) && names.contains(&&it.name.clone().into_bytes()));
     given
 }
 

@@ -326,7 +326,7 @@ fn a_host_says_why_it_has_no_link_and_ends_where_a_person_is_needed() {
     let ended = invited.there(TEAMD, &args).status().unwrap();
     assert_eq!(ended.code(), Some(2));
     assert!(
-        noted().contains("teammates on this machine could read it"),
+        noted().contains("teammates on this machine could use it"),
         "{}",
         noted()
     );

@@ -42,7 +42,7 @@ impl OverNats {
             "--nats",
             &server.url(),
             "--ca",
-            &server.ca(),
+            &server.ca(&home_of(&team)),
             "--credentials",
             &credentials,
         ]);
@@ -66,7 +66,7 @@ impl OverNats {
         let credentials = self.far.join(".config/nats/seed.nk");
         let line = said
             .replace("FILE", &credentials.display().to_string())
-            .replace("--ca CA", &format!("--ca {}", self.server.ca()));
+            .replace("--ca CA", &format!("--ca {}", self.server.ca(&self.far)));
         let words: Vec<&str> = line.strip_prefix("teamd ").unwrap().split(' ').collect();
         let mut command = self.team.command(TEAMD, words);
         command
@@ -308,7 +308,7 @@ fn credentials_that_teammates_could_read_are_refused() {
     assert!(
         refused
             .stderr
-            .contains("teammates on this machine could read it"),
+            .contains("teammates on this machine could use it"),
         "{}",
         refused.stderr
     );

@@ -108,9 +108,13 @@ impl NatsServer {
         format!("tls://localhost:{}", self.port)
     }
 
-    /// The certificate authority of the server.
-    pub(crate) fn ca(&self) -> String {
-        self.folder.path().join("ca.pem").display().to_string()
+    /// Writes its certificate authority below a home directory. Returns the file.
+    pub(crate) fn ca(&self, below: &Path) -> String {
+        let folder = below.join(".config/nats");
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("ca.pem");
+        std::fs::copy(self.folder.path().join("ca.pem"), &file).unwrap();
+        file.display().to_string()
     }
 
     /// All that was said on it.

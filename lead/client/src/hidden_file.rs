@@ -1,7 +1,7 @@
 //! The files of keys and credentials, which no command of a teammate can read.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 
 use teamd_shared::user_dirs::login_dir;
 
@@ -34,21 +34,26 @@ impl HiddenPlace {
 pub fn hidden_file(named: &Path, what: &str, place: HiddenPlace) -> Result<PathBuf, CommandError> {
     let usage = |why: String, hint: &str| CommandError::new(ExitCode::Usage, why).hint(hint);
     let shown = named.display();
-    let from = "`teamctl host invite` at home says where it comes from";
+    let from = "name a file that you can read";
     let readable = File::open(named).and_then(|_| fs::canonicalize(named));
     let file = readable
         .map_err(|error| usage(format!("cannot read the {what} {shown}: {error}"), from))?;
     let (below_home, elsewhere) = place.directories();
     let home = login_dir(|name| std::env::var_os(name)).map(|home| home.join(below_home));
     let directories = home.ok().into_iter().chain(elsewhere.map(PathBuf::from));
-    let mut hidden = directories.filter_map(|directory| fs::canonicalize(directory).ok());
-    if hidden.any(|hidden| file.starts_with(hidden)) {
-        return Ok(file);
+    let hidden: Vec<PathBuf> = directories
+        .filter_map(|directory| fs::canonicalize(directory).ok())
+        .collect();
+    if hidden.iter().any(|hidden| file.starts_with(hidden)) {
+        // What a link in there leads to can change, as with a mounted secret: the link counts.
+        let named = absolute(named).unwrap_or_else(|_| file.clone());
+        let is_hidden = hidden.iter().any(|hidden| named.starts_with(hidden));
+        return Ok(if is_hidden { named } else { file });
     }
     Err(usage(
         format!(
             "the {what} {shown} is not in ~/{below_home}, so teammates on this machine could read it"
         ),
-        &format!("move it to ~/{below_home}, which no teammate can read"),
+        &format!("move it to ~/{below_home}, which no teammate can open"),
     ))
 }

@@ -1,6 +1,6 @@
 //! A link over a NATS cluster, as a person names it at either end.
 
-use std::path::{Path, PathBuf, absolute};
+use std::path::{Path, PathBuf};
 
 use teamd_shared::host::NatsLink;
 
@@ -19,11 +19,12 @@ pub fn nats_link(
     credentials: &Path,
     ca: Option<PathBuf>,
 ) -> Result<NatsLink, CommandError> {
-    let ca = ca.map(absolute).transpose();
+    // With another authority, another server could be the cluster.
+    let ca = ca.map(|ca| hidden_file(&ca, "certificate authority", HiddenPlace::Nats));
     let link = NatsLink {
         server,
         credentials: hidden_file(credentials, "credentials", HiddenPlace::Nats)?,
-        ca: ca.map_err(|error| CommandError::refused("cannot find that file", &error))?,
+        ca: ca.transpose()?,
         subject,
     };
     link.can_link()

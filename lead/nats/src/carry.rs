@@ -10,16 +10,14 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::end::NatsError;
-use crate::piece::{Numbers, Piece};
+use crate::piece::{Numbers, PIECE, Piece};
 
-/// How long a piece of data is at the most, in bytes. A server takes 1 MiB if it is not told
-/// otherwise (`max_payload`).
-pub(crate) const PIECE: usize = 32 << 10;
-/// How many pieces of data may be on the way in one direction.
-pub(crate) const WINDOW: u32 = 32;
+/// How many pieces of data may be on the way in one direction: on a slow line the link waits for those
+/// of a file.
+pub(crate) const WINDOW: u32 = 16;
 /// How many messages of a stream may wait here: those of a full window, and what is said of another.
 pub(crate) const WAITING: usize = 2 * WINDOW as usize + 16;
 /// How long a side that has nothing to say is silent.
@@ -27,16 +25,16 @@ const BEAT: Duration = Duration::from_secs(10);
 /// From then on a side that says nothing counts as gone.
 const GONE: Duration = Duration::from_secs(30);
 
-/// What a side says on a stream.
+/// What a side sends on a stream.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct Outgoing {
     client: Client,
     to: Subject,
     numbers: Numbers,
     last: Instant,
 }
 
-impl Said {
+impl Outgoing {
     pub(crate) fn new(client: Client, to: Subject) -> Self {
         Self {
             client,
@@ -46,18 +44,27 @@ impl Said {
         }
     }
 
-    /// Says something.
+    /// Sends a piece.
     ///
     /// # Errors
     /// Why it cannot.
-    pub(crate) async fn say(&mut self, piece: &Piece) -> Result<(), NatsError> {
+    pub(crate) async fn send(&mut self, piece: &Piece) -> Result<(), NatsError> {
         let message = self.next(piece);
         let published = self.client.publish(self.to.clone(), message).await;
         published.map_err(|error| NatsError::passing(error.to_string()))
     }
 
-    /// Says the first thing, and has the server say so to `reply` where no program listens.
-    pub(crate) async fn ask(&mut self, reply: Subject, piece: &Piece) -> Result<(), NatsError> {
+    /// Sends what follows elsewhere.
+    pub(crate) fn redirect(&mut self, to: Subject) {
+        self.to = to;
+    }
+
+    /// Sends the first piece. Where no program listens the server reports that to `reply`.
+    pub(crate) async fn send_first(
+        &mut self,
+        reply: Subject,
+        piece: &Piece,
+    ) -> Result<(), NatsError> {
         let message = self.next(piece);
         let to = self.to.clone();
         let published = self.client.publish_with_reply(to, reply, message).await;
@@ -70,15 +77,15 @@ impl Said {
     }
 }
 
-/// What is heard on a stream.
+/// What a side receives on a stream.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct Incoming {
     messages: mpsc::Receiver<Bytes>,
     numbers: Numbers,
     last: Instant,
 }
 
-impl Heard {
+impl Incoming {
     pub(crate) fn new(messages: mpsc::Receiver<Bytes>) -> Self {
         Self {
             messages,
@@ -87,11 +94,18 @@ impl Heard {
         }
     }
 
-    /// Waits for the next thing that the other side says. Nothing is lost if the wait is given up.
+    /// Receives what follows the first message, which was received elsewhere.
+    pub(crate) fn behind_the_first(messages: mpsc::Receiver<Bytes>) -> Self {
+        let mut incoming = Self::new(messages);
+        incoming.numbers.take();
+        incoming
+    }
+
+    /// Waits for the next piece. Nothing is lost if the wait is given up.
     ///
     /// # Errors
     /// Why the stream has ended.
-    pub(crate) async fn hear(&mut self) -> Result<Piece, NatsError> {
+    pub(crate) async fn receive(&mut self) -> Result<Piece, NatsError> {
         let gone = sleep_until(self.last + GONE);
         let message = tokio::select! {
             message = self.messages.recv() => message,
@@ -117,8 +131,8 @@ pub(crate) type StreamEnd = Result<(), String>;
 /// A stream, between the messages and two descriptors.
 #[derive(Debug)]
 pub(crate) struct Stream<R> {
-    said: Said,
-    heard: Heard,
+    outgoing: Outgoing,
+    incoming: Incoming,
     input: R,
     /// Whether the end of the input was not read yet.
     reads: bool,
@@ -132,14 +146,14 @@ pub(crate) struct Stream<R> {
 impl<R: AsyncRead + Unpin> Stream<R> {
     /// Begins to carry what both sides have agreed on.
     pub(crate) fn new(
-        said: Said,
-        heard: Heard,
+        outgoing: Outgoing,
+        incoming: Incoming,
         input: R,
         output: impl AsyncWrite + Unpin + Send + 'static,
     ) -> Self {
         Self {
-            said,
-            heard,
+            outgoing,
+            incoming,
             input,
             reads: true,
             credit: WINDOW,
@@ -160,9 +174,9 @@ impl<R: AsyncRead + Unpin> Stream<R> {
         let mut own_end = std::pin::pin!(own_end);
         let mut block = vec![0; PIECE];
         loop {
-            let beat = sleep_until(self.said.last + BEAT);
+            let beat = sleep_until(self.outgoing.last + BEAT);
             tokio::select! {
-                piece = self.heard.hear() => {
+                piece = self.incoming.receive() => {
                     if let Some(end) = self.take(piece?)? {
                         self.output.finish().await;
                         return Ok(end);
@@ -172,17 +186,17 @@ impl<R: AsyncRead + Unpin> Stream<R> {
                 read = self.input.read(&mut block), if self.reads && self.credit > 0 => {
                     // A descriptor that fails has no more to say.
                     let length = read.unwrap_or(0);
-                    self.send(&block[..length]).await?;
+                    self.send_read(&block[..length]).await?;
                 }
                 end = &mut own_end, if !self.reads => {
                     let last = match &end {
                         Ok(()) => Piece::Done,
                         Err(why) => Piece::Failed(why.clone()),
                     };
-                    self.said.say(&last).await?;
+                    self.outgoing.send(&last).await?;
                     return Ok(end);
                 }
-                () = beat => self.said.say(&Piece::Beat).await?,
+                () = beat => self.outgoing.send(&Piece::Beat).await?,
             }
         }
     }
@@ -197,7 +211,7 @@ impl<R: AsyncRead + Unpin> Stream<R> {
             Piece::Done => return Ok(Some(Ok(()))),
             Piece::Failed(why) => return Ok(Some(Err(why))),
             Piece::Beat => {}
-            Piece::Open(_) | Piece::Opened => {
+            Piece::Open(_) | Piece::Opened(_) => {
                 return Err(NatsError::passing("another program answers on this stream"));
             }
         }
@@ -205,14 +219,14 @@ impl<R: AsyncRead + Unpin> Stream<R> {
     }
 
     /// Sends what was read: nothing at the end.
-    async fn send(&mut self, bytes: &[u8]) -> Result<(), NatsError> {
+    async fn send_read(&mut self, bytes: &[u8]) -> Result<(), NatsError> {
         if bytes.is_empty() {
             self.reads = false;
-            return self.said.say(&Piece::Eof).await;
+            return self.outgoing.send(&Piece::Eof).await;
         }
         self.credit -= 1;
         let piece = Piece::Data(Bytes::copy_from_slice(bytes));
-        self.said.say(&piece).await
+        self.outgoing.send(&piece).await
     }
 
     /// Tells how many pieces were taken, now and then: the other side has the rest of its window.
@@ -223,7 +237,7 @@ impl<R: AsyncRead + Unpin> Stream<R> {
         }
         let taken = Piece::Taken(self.owed);
         self.owed = 0;
-        self.said.say(&taken).await
+        self.outgoing.send(&taken).await
     }
 }
 
@@ -261,11 +275,16 @@ impl Output {
         self.pieces = None;
     }
 
-    /// Waits until all is written.
+    /// Waits until all is written, or what reads it has stopped.
     async fn finish(mut self) {
         self.close();
-        // A bug in it has ended the process.
-        (&mut self.task).await.ok();
+        let writes = async {
+            // It ends when all is written: then no more is taken.
+            while self.taken.recv().await.is_some() {}
+        };
+        if timeout(GONE, writes).await.is_err() {
+            self.task.abort();
+        }
     }
 }
 

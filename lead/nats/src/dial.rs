@@ -5,11 +5,12 @@ use std::io;
 use std::os::fd::AsFd;
 
 use async_nats::StatusCode;
+use futures_util::StreamExt;
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use crate::carry::{Heard, Said, Stream, WAITING};
+use crate::carry::{Incoming, Outgoing, Stream, WAITING};
 use crate::end::NatsError;
 use crate::piece::Piece;
 use crate::server::{ServerConnection, ServerOptions, connect};
@@ -34,33 +35,40 @@ pub(crate) async fn dial(
     let output = output.map_err(no_pipe)?;
     let ServerConnection { client, mut ended } = connect(options).await?;
     let id = Uuid::new_v4().simple();
-    let hears = format!("{link}.down.{id}");
     let mut subscriber = client
-        .subscribe(hears.clone())
+        .subscribe(format!("{link}.down.{id}.*"))
         .await
         .map_err(|error| NatsError::passing(error.to_string()))?;
     let (messages, waiting) = mpsc::channel(WAITING);
-    let listens = async {
-        while let Some(message) = futures_util::StreamExt::next(&mut subscriber).await {
+    let receives = async {
+        let mut home = None;
+        while let Some(message) = subscriber.next().await {
             if message.status == Some(StatusCode::NO_RESPONDERS) {
                 return NatsError::passing("home does not listen");
             }
-            if messages.send(message.payload).await.is_err() {
+            // A copy of home may answer, too: the first one counts.
+            let is_of_home =
+                *home.get_or_insert_with(|| message.subject.clone()) == message.subject;
+            if is_of_home && messages.send(message.payload).await.is_err() {
                 break;
             }
         }
         NatsError::passing("the connection to the server broke")
     };
     let carries = async {
-        let mut said = Said::new(client.clone(), format!("{link}.up.{id}").into());
-        let mut heard = Heard::new(waiting);
-        said.ask(hears.clone().into(), &Piece::Open(line)).await?;
-        match heard.hear().await? {
-            Piece::Opened => {}
+        let up = format!("{link}.up.{id}");
+        let mut outgoing = Outgoing::new(client.clone(), up.clone().into());
+        let mut incoming = Incoming::new(waiting);
+        let reply = format!("{link}.down.{id}.none");
+        outgoing
+            .send_first(reply.into(), &Piece::Open(line))
+            .await?;
+        match incoming.receive().await? {
+            Piece::Opened(token) => outgoing.redirect(format!("{up}.{token}").into()),
             Piece::Failed(why) => return Err(NatsError::passing(why)),
-            _ => return Err(NatsError::passing("home says something else first")),
+            _ => return Err(NatsError::passing("home answers with something else")),
         }
-        let stream = Stream::new(said, heard, input, output);
+        let stream = Stream::new(outgoing, incoming, input, output);
         stream.carry(pending()).await?.map_err(NatsError::passing)
     };
     let broke = async {
@@ -69,7 +77,7 @@ pub(crate) async fn dial(
     };
     tokio::select! {
         carried = carries => carried,
-        why = listens => Err(why),
+        why = receives => Err(why),
         why = broke => Err(why),
     }
 }

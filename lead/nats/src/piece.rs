@@ -10,6 +10,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 /// How long what stands before a body is, in bytes.
 const HEAD: usize = 9;
+/// How long a piece of data is at the most, in bytes. A server takes 1 MiB if it is not told
+/// otherwise (`max_payload`).
+pub(crate) const PIECE: usize = 32 << 10;
+/// How long a message is at the most.
+pub(crate) const MAX_MESSAGE: usize = HEAD + PIECE;
 
 /// How much of a text in a message is taken, in bytes.
 pub(crate) const MAX_TEXT: usize = 4096;
@@ -19,8 +24,8 @@ pub(crate) const MAX_TEXT: usize = 4096;
 pub(crate) enum Piece {
     /// The host wants a stream for this: its first message.
     Open(String),
-    /// Home has one: its first message.
-    Opened,
+    /// Home has one, and listens for the rest of it under this token: its first message.
+    Opened(String),
     /// Bytes.
     Data(Bytes),
     /// So many pieces of data were taken: as many more may be sent.
@@ -39,7 +44,7 @@ impl Piece {
     fn kind(&self) -> u8 {
         match self {
             Self::Open(_) => b'O',
-            Self::Opened => b'o',
+            Self::Opened(_) => b'o',
             Self::Data(_) => b'D',
             Self::Taken(_) => b'T',
             Self::Eof => b'E',
@@ -56,17 +61,20 @@ impl Piece {
         message.put_u64(number);
         match self {
             Self::Data(bytes) => message.put_slice(bytes),
-            Self::Open(text) | Self::Failed(text) => {
+            Self::Open(text) | Self::Opened(text) | Self::Failed(text) => {
                 message.put_slice(beginning(text).as_bytes());
             }
             Self::Taken(pieces) => message.put_u32(*pieces),
-            Self::Opened | Self::Eof | Self::Done | Self::Beat => {}
+            Self::Eof | Self::Done | Self::Beat => {}
         }
         message.freeze()
     }
 
     /// Reads a message; none if it is of no stream.
     pub(crate) fn decode(message: &Bytes) -> Option<(u64, Self)> {
+        if message.len() > MAX_MESSAGE {
+            return None;
+        }
         let number = message.get(1..HEAD)?.try_into().ok()?;
         let body = message.slice(HEAD..);
         let text = || {
@@ -75,7 +83,7 @@ impl Piece {
         };
         let piece = match message[0] {
             b'O' => Self::Open(text()?),
-            b'o' => Self::Opened,
+            b'o' => Self::Opened(text()?),
             b'D' => Self::Data(body),
             b'T' => Self::Taken(u32::from_be_bytes(body.as_ref().try_into().ok()?)),
             b'E' => Self::Eof,
@@ -133,7 +141,7 @@ mod tests {
     fn a_message_is_read_as_it_was_written() {
         let pieces = [
             Piece::Open("teamd-link".to_owned()),
-            Piece::Opened,
+            Piece::Opened("0f3a".to_owned()),
             Piece::Data(Bytes::from_static(b"{}\n")),
             Piece::Data(Bytes::new()),
             Piece::Taken(7),
@@ -159,6 +167,8 @@ mod tests {
         ] {
             assert_eq!(Piece::decode(&Bytes::copy_from_slice(bytes)), None);
         }
+        let long = Piece::Data(Bytes::from(vec![0; PIECE + 1])).encode(0);
+        assert_eq!(Piece::decode(&long), None);
         let long = "é".repeat(MAX_TEXT);
         let message = Piece::Failed(long).encode(0);
         assert!(Piece::decode(&message).is_some(), "it was cut to fit");

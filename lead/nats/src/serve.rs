@@ -15,14 +15,15 @@ use tokio::net::unix::pipe;
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
+use uuid::Uuid;
 
-use crate::carry::{Heard, Said, Stream, StreamEnd, WAITING};
+use crate::carry::{Incoming, Outgoing, Stream, StreamEnd, WAITING};
 use crate::end::NatsError;
 use crate::piece::{MAX_TEXT, Piece};
 use crate::server::{ServerConnection, ServerOptions, connect};
 
 /// How many streams a host may have: its link, and the files that cross now.
-const MAX_STREAMS: usize = 32;
+pub(crate) const MAX_STREAMS: usize = 32;
 /// What is said on standard output as soon as streams are taken.
 pub(crate) const LISTENS: &str = "listening";
 /// The variable in which a command finds what the host asks for, as `sshd` names it (`sshd(8)`).
@@ -46,7 +47,7 @@ pub(crate) async fn serve(
     let ServerConnection { client, mut ended } = connect(options).await?;
     let passing = |error: &dyn std::error::Error| NatsError::passing(error.to_string());
     let mut asked = client
-        .subscribe(format!("{link}.up.*"))
+        .subscribe(format!("{link}.up.>"))
         .await
         .map_err(|error| passing(&error))?;
     client.flush().await.map_err(|error| passing(&error))?;
@@ -56,6 +57,7 @@ pub(crate) async fn serve(
         client: client.clone(),
         link,
         command,
+        token: Uuid::new_v4().simple().to_string(),
         known: HashMap::new(),
     };
     let (ends, mut ended_streams) = mpsc::channel(MAX_STREAMS);
@@ -88,8 +90,10 @@ struct Streams<'a> {
     client: Client,
     link: &'a str,
     command: &'a [OsString],
-    /// What is heard, by the ids of the streams.
-    known: HashMap<String, mpsc::Sender<Bytes>>,
+    /// What the messages of a stream are for that this process has begun: another one can listen, too.
+    token: String,
+    /// Where the messages of each stream go, by its id; none once it had too many of them.
+    known: HashMap<String, Option<mpsc::Sender<Bytes>>>,
 }
 
 impl Streams<'_> {
@@ -100,49 +104,75 @@ impl Streams<'_> {
         message: Bytes,
         ends: &mpsc::Sender<String>,
     ) -> Result<(), NatsError> {
-        let Some(id) = subject.rsplit('.').next().map(str::to_owned) else {
-            return Ok(());
-        };
-        if let Some(stream) = self.known.get(&id) {
-            if let Err(TrySendError::Full(_)) = stream.try_send(message) {
-                // Its end is noticed as that of what it hears.
-                self.known.remove(&id);
-            }
-            return Ok(());
+        let prefix = format!("{}.up.", self.link);
+        let tokens = subject.strip_prefix(&prefix).unwrap_or_default();
+        match tokens.split_once('.') {
+            None => self.open(tokens.to_owned(), message, ends).await,
+            Some((id, token)) if token == self.token => self.pass(id, message).await,
+            Some(_) => Ok(()),
         }
-        let mut said = Said::new(
-            self.client.clone(),
-            format!("{}.down.{id}", self.link).into(),
-        );
-        let asked = match Piece::decode(&message) {
-            Some((0, Piece::Open(asked))) => asked,
-            // What is said of a stream that has ended here is no news there.
-            Some((_, Piece::Done | Piece::Failed(_) | Piece::Eof | Piece::Taken(_))) | None => {
-                return Ok(());
-            }
-            Some(_) => {
-                let why = "home has no such stream".to_owned();
-                return said.say(&Piece::Failed(why)).await;
-            }
+    }
+
+    /// Passes a message to its stream.
+    async fn pass(&mut self, id: &str, message: Bytes) -> Result<(), NatsError> {
+        let Some(stream) = self.known.get_mut(id) else {
+            return self.refuse(id, &message).await;
         };
+        let is_full = |to: &mpsc::Sender<Bytes>| {
+            let passed = to.try_send(message);
+            matches!(passed, Err(TrySendError::Full(_)))
+        };
+        if stream.as_ref().is_some_and(is_full) {
+            // That is the end of what it receives.
+            *stream = None;
+        }
+        Ok(())
+    }
+
+    /// Tells the host that there is no such stream. What ends one there is not answered.
+    async fn refuse(&self, id: &str, message: &Bytes) -> Result<(), NatsError> {
+        if let Some((_, Piece::Data(_) | Piece::Beat)) = Piece::decode(message) {
+            let why = "home has no such stream".to_owned();
+            return self.outgoing(id).send(&Piece::Failed(why)).await;
+        }
+        Ok(())
+    }
+
+    /// Begins a stream.
+    async fn open(
+        &mut self,
+        id: String,
+        message: Bytes,
+        ends: &mpsc::Sender<String>,
+    ) -> Result<(), NatsError> {
+        let Some((0, Piece::Open(asked))) = Piece::decode(&message) else {
+            return Ok(());
+        };
+        let mut outgoing = self.outgoing(&id);
         if self.known.len() >= MAX_STREAMS {
             let why = format!("this host has {MAX_STREAMS} streams already");
-            return said.say(&Piece::Failed(why)).await;
+            return outgoing.send(&Piece::Failed(why)).await;
+        }
+        if self.known.contains_key(&id) {
+            return Ok(());
         }
         let (messages, waiting) = mpsc::channel(WAITING);
-        let mut heard = Heard::new(waiting);
-        // The first message was counted by it, as each one is.
-        messages.try_send(message).ok();
-        heard.hear().await?;
+        let incoming = Incoming::behind_the_first(waiting);
         let command = run(self.command, &asked);
-        self.known.insert(id.clone(), messages);
+        self.known.insert(id.clone(), Some(messages));
+        let opened = Piece::Opened(self.token.clone());
         let ends = ends.clone();
         tokio::spawn(async move {
-            serve_one(said, heard, command).await;
+            serve_one((outgoing, incoming), &opened, command).await;
             // The process may be ending.
             ends.send(id).await.ok();
         });
         Ok(())
+    }
+
+    fn outgoing(&self, id: &str) -> Outgoing {
+        let to = format!("{}.down.{id}.{}", self.link, self.token);
+        Outgoing::new(self.client.clone(), to.into())
     }
 }
 
@@ -161,7 +191,11 @@ fn run(command: &[OsString], asked: &str) -> io::Result<Child> {
 }
 
 /// Carries one stream to its end.
-async fn serve_one(mut said: Said, heard: Heard, command: io::Result<Child>) {
+async fn serve_one(
+    (mut outgoing, incoming): (Outgoing, Incoming),
+    opened: &Piece,
+    command: io::Result<Child>,
+) {
     let begun = command.and_then(|mut child| {
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
@@ -173,38 +207,33 @@ async fn serve_one(mut said: Said, heard: Heard, command: io::Result<Child>) {
         Ok(begun) => begun,
         Err(error) => {
             let why = format!("home cannot run its command: {error}");
-            said.say(&Piece::Failed(why)).await.ok();
+            // If that cannot be sent, the connection to the server has ended.
+            outgoing.send(&Piece::Failed(why)).await.ok();
             return;
         }
     };
-    let carried = async {
-        said.say(&Piece::Opened).await?;
-        let stream = Stream::new(said, heard, stdout, stdin);
-        stream.carry(end_of(&mut child, stderr)).await
-    };
-    let text = match carried.await {
-        Ok(Ok(())) => return,
-        Ok(Err(why)) => why,
-        Err(error) => error.to_string(),
-    };
-    note(&text);
+    if outgoing.send(opened).await.is_err() {
+        return;
+    }
+    let stream = Stream::new(outgoing, incoming, stdout, stdin);
+    // How it has ended was sent to the host; the command is ended, too.
+    stream.carry(end_of(&mut child, stderr)).await.ok();
 }
 
-/// Tells the log of the caller, where it keeps what is said here.
-fn note(text: &str) {
-    writeln!(io::stderr(), "a stream ended: {text}").ok();
-}
-
-/// Waits for the end of a command. The last line that it says is why it failed.
-async fn end_of(child: &mut Child, stderr: ChildStderr) -> StreamEnd {
-    let mut said = Vec::new();
-    let mut limited = stderr.take(MAX_TEXT as u64);
-    limited.read_to_end(&mut said).await.ok();
+/// Waits for the end of a command. The last line that it writes is why it failed.
+async fn end_of(child: &mut Child, mut stderr: ChildStderr) -> StreamEnd {
+    let mut written = Vec::new();
+    let mut block = [0; MAX_TEXT];
+    while let Ok(read @ 1..) = stderr.read(&mut block).await {
+        written.extend_from_slice(&block[..read]);
+        let surplus = written.len().saturating_sub(MAX_TEXT);
+        written.drain(..surplus);
+    }
     let status = child.wait().await.map_err(|error| error.to_string())?;
     if status.success() {
         return Ok(());
     }
-    let text = String::from_utf8_lossy(&said).into_owned();
+    let text = String::from_utf8_lossy(&written).into_owned();
     let error = text.lines().rfind(|line| line.starts_with("error: "));
     let last = text.lines().rfind(|line| !line.trim().is_empty());
     let why = error.or(last).unwrap_or("the command at home failed");

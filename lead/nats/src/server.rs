@@ -12,12 +12,16 @@ use async_nats::{
 };
 use tokio::sync::mpsc;
 
+use crate::carry::WAITING;
 use crate::end::NatsError;
+use crate::serve::MAX_STREAMS;
 
 /// How long the server may take to answer.
 const CONNECTS: Duration = Duration::from_secs(10);
 /// How often the server is asked whether it lives. Two questions without an answer end a connection.
 const PING: Duration = Duration::from_secs(10);
+/// How many messages of a subscription may wait: those of all streams that a host may have.
+const MOST_WAITING: usize = MAX_STREAMS * WAITING;
 /// How long a file of credentials may be, in bytes.
 const MAX_CREDENTIALS: u64 = 64 << 10;
 
@@ -57,6 +61,7 @@ pub(crate) async fn connect(options: &ServerOptions) -> Result<ServerConnection,
         .ping_interval(PING)
         .ignore_discovered_servers()
         .max_reconnects(1)
+        .subscription_capacity(MOST_WAITING)
         .event_callback(move |event| {
             if let Some(why) = end_of(event) {
                 // The first reason is the one that counts.
@@ -130,6 +135,12 @@ fn refusal(server: &str, error: &ConnectError) -> NatsError {
         |source| format!("{}: {source}", error.kind()),
     );
     let text = format!("cannot connect to {server}: {why}");
+    let source = std::error::Error::source(error);
+    let source = source.and_then(|source| source.downcast_ref::<std::io::Error>());
+    // So rustls says that a certificate is not the one that is trusted.
+    if source.is_some_and(|source| source.kind() == std::io::ErrorKind::InvalidData) {
+        return NatsError::needs_person(text);
+    }
     match error.kind() {
         ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
             NatsError::needs_person(format!("{server} does not take the credentials: {why}"))
@@ -140,6 +151,21 @@ fn refusal(server: &str, error: &ConnectError) -> NatsError {
         | ConnectErrorKind::Io
         | ConnectErrorKind::MaxReconnects => NatsError::passing(text),
     }
+}
+
+/// Tells whether an error of the server lasts until a person changes what this user may do. The words
+/// are those of `server/errors.go`; another error is one of this connection, such as a stale one.
+fn is_refusal(error: &str) -> bool {
+    let error = error.to_ascii_lowercase();
+    let words = [
+        "permission",
+        "authorization",
+        "authentication",
+        "revoked",
+        "expired",
+        "payload",
+    ];
+    words.iter().any(|word| error.contains(word))
 }
 
 /// Returns why a connection is of no use any more, if this event says so.
@@ -156,7 +182,12 @@ fn end_of(event: Event) -> Option<NatsError> {
             "the server does not take the credentials any more",
         )),
         Event::ServerError(ServerError::Other(why)) => {
-            Some(NatsError::needs_person(format!("the server says: {why}")))
+            let text = format!("the server says: {why}");
+            Some(if is_refusal(&why) {
+                NatsError::needs_person(text)
+            } else {
+                NatsError::passing(text)
+            })
         }
         Event::ServerError(ServerError::SlowConsumer(_)) => Some(NatsError::passing(
             "the server says that this machine takes messages too slowly",
@@ -169,6 +200,14 @@ fn end_of(event: Event) -> Option<NatsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_of_a_connection_is_none_of_a_person() {
+        assert!(is_refusal("Permissions Violation for Publish to \"a.b\""));
+        assert!(is_refusal("User Authentication Expired"));
+        assert!(!is_refusal("Stale Connection"));
+        assert!(!is_refusal("Maximum Connections Exceeded"));
+    }
 
     #[test]
     fn only_a_server_that_speaks_tls_is_named() {

@@ -33,13 +33,13 @@ use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 pub(crate) use self::bulk::BulkChannel;
 use self::bulk::BulkWay;
-use self::carry::{LinkTask, QUEUE, next_number};
+use self::carry::{AbortedWhenDropped, LinkTask, QUEUE, next_number};
 use self::deliveries::Deliveries;
 use self::dial::Dialer;
 pub(crate) use self::dial::pause;
@@ -95,6 +95,8 @@ struct Link {
     now: Arc<Notify>,
     /// Takes the connections of a host that dials home.
     guests: Option<mpsc::Sender<ByteStream>>,
+    /// Listens for a host that dials over a NATS cluster.
+    _door: Option<AbortedWhenDropped>,
     wants_room: Arc<AtomicBool>,
     /// Connections with a lower number are of an earlier task.
     first_connection: u64,
@@ -228,6 +230,7 @@ impl Links {
             replaces: self.replaces,
             challenge: Notify::new(),
         };
+        let mut door = None;
         let (task, guests) = match &host.way {
             HostWay::Ssh(place) => {
                 let dialer = Dialer {
@@ -237,24 +240,26 @@ impl Links {
                 };
                 (tokio::spawn(dialer.run()), None)
             }
-            HostWay::Invited(_) => {
+            HostWay::Invited(_) | HostWay::Nats(_) => {
                 let (sender, connections) = mpsc::channel(1);
-                let task = Arc::new(task);
-                let guests = Guests { task, connections };
-                (tokio::spawn(guests.run()), Some(sender))
-            }
-            HostWay::Nats(link) => {
-                let (sender, connections) = mpsc::channel(1);
-                let door = NatsDoor {
-                    link: NatsLink::clone(link),
-                    guests: Guests {
-                        task: Arc::new(task),
-                        connections,
-                    },
-                    dir: Arc::clone(&self.dir),
-                    now: Arc::clone(&now),
+                let mut closed = None;
+                if let HostWay::Nats(link) = &host.way {
+                    let (closes, receiver) = watch::channel(None);
+                    closed = Some(receiver);
+                    let nats = NatsDoor {
+                        host: host.name.clone(),
+                        link: NatsLink::clone(link),
+                        dir: Arc::clone(&self.dir),
+                        closed: closes,
+                    };
+                    door = Some(AbortedWhenDropped(tokio::spawn(nats.run())));
+                }
+                let guests = Guests {
+                    task: Arc::new(task),
+                    connections,
+                    closed,
                 };
-                (tokio::spawn(door.run()), Some(sender))
+                (tokio::spawn(guests.run()), Some(sender))
             }
         };
         let link = Link {
@@ -263,6 +268,7 @@ impl Links {
             task,
             now,
             guests,
+            _door: door,
             wants_room,
             first_connection,
             connection: None,
@@ -287,7 +293,7 @@ impl Links {
             return refuse(stream, format!("home dials {host} itself"));
         };
         if known != key {
-            return refuse(stream, format!("home has invited {host} anew"));
+            return refuse(stream, format!("home has invited {host} with another key"));
         }
         if let Some(file) = file {
             if let Err(Ok(stream)) = self.files.arrived(&host, file, Ok(stream)) {

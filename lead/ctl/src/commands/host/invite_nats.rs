@@ -9,7 +9,7 @@ use teamd_client::exit_code::ExitCode;
 use teamd_client::nats_link::nats_link;
 use teamd_client::print::escape;
 use teamd_shared::control::Command;
-use teamd_shared::host::{Host, NatsLink};
+use teamd_shared::host::{Host, LinkState, NatsLink};
 use teamd_shared::name::Name;
 use uuid::Uuid;
 
@@ -51,7 +51,7 @@ pub(super) fn link(
 /// Adds the host, and prints what a person does on the cluster and there.
 pub(super) fn invite(context: &Context, host: Host, link: &NatsLink) -> CommandResult {
     let name = host.name.clone();
-    ask(context, Command::AddHost(host))?;
+    let hosts = ask(context, Command::AddHost(host))?;
     let NatsLink {
         server, subject, ..
     } = link;
@@ -77,6 +77,12 @@ pub(super) fn invite(context: &Context, host: Host, link: &NatsLink) -> CommandR
         version = env!("CARGO_PKG_VERSION"),
     );
     context.out.result(&value, escape::text(&text))?;
+    let status = hosts.iter().find(|status| status.host.name == name);
+    if let Some(LinkState::NeedsAttention { why, .. }) = status.map(|status| &status.link) {
+        context
+            .out
+            .note(format_args!("home is not linked: {}", escape::line(why)));
+    }
     context.out.note(format_args!(
         "the owners of {name} and of the cluster can read the mail and the work of the teammates there"
     ));

@@ -192,7 +192,8 @@ impl LinkTask {
 }
 
 /// A task that ends with what has started it.
-struct AbortedWhenDropped(JoinHandle<()>);
+#[derive(Debug)]
+pub(super) struct AbortedWhenDropped(pub(super) JoinHandle<()>);
 
 impl Drop for AbortedWhenDropped {
     fn drop(&mut self) {

@@ -46,6 +46,7 @@ fn link_to(host: &Name) -> Link {
         home: Uuid::nil(),
         task: tokio::spawn(async {}),
         guests: None,
+        _door: None,
         first_connection: 0,
         now: Arc::new(Notify::new()),
         wants_room: Arc::new(AtomicBool::new(false)),

@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use teamd_shared::host::HostTerms;
 use teamd_shared::member::{Gate, Phase, Terms};
 use teamd_shared::position::Position;
@@ -26,12 +28,8 @@ fn member() -> Member {
     }
 }
 
-/// What a host says that it has is of a time before the order: the incarnation would count as never
-/// begun, and run there.
-#[tokio::test]
-async fn nothing_is_started_before_the_host_has_said_what_it_has() {
-    let scratch = tempfile::tempdir().unwrap();
-    let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
+fn links_with_box(scratch: &Path) -> (Links, Name) {
+    let dir = Arc::new(TeamDir::create(&scratch.join(".team")).unwrap());
     dir.furnish().unwrap();
     let (inputs, _heard) = mpsc::channel(1);
     let mut links = Links::new(dir, inputs);
@@ -54,6 +52,15 @@ async fn nothing_is_started_before_the_host_has_said_what_it_has() {
         last_to_lead: None,
     };
     links.links.insert(host.clone(), link);
+    (links, host)
+}
+
+/// What a host says that it has is of a time before the order: the incarnation would count as never
+/// begun, and run there.
+#[tokio::test]
+async fn nothing_is_started_before_the_host_has_said_what_it_has() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (mut links, host) = links_with_box(scratch.path());
     let ordered = Ordered {
         environment: Environment::default(),
         writable: Vec::new(),
@@ -72,4 +79,17 @@ async fn nothing_is_started_before_the_host_has_said_what_it_has() {
     assert!(start(&mut links));
     let frame = said.try_recv().unwrap();
     assert!(matches!(frame, ToHost::Start(_)), "{frame:?}");
+}
+
+/// The connection ends behind a refusal, and its end says less.
+#[tokio::test]
+async fn the_end_of_a_connection_does_not_take_the_place_of_a_refusal() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (mut links, host) = links_with_box(scratch.path());
+    let (frames, _said) = mpsc::channel(QUEUE);
+    let number = next_number();
+    let cut = Arc::new(Notify::new());
+    links.connected(&host, number, ("0".to_owned(), None), (frames, cut));
+    links.refused(&host);
+    assert!(!links.disconnected(&host, number));
 }

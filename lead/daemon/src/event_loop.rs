@@ -178,10 +178,9 @@ impl EventLoop {
             .members
             .get(&incarnation.name)
             .map(|state| &state.record);
-        let beginning = member.map(|it| Beginning {
-            at: it.begins_at,
-            conversation: it.conversation,
-            returned_up_to: it.exit.as_ref().and_then(|exit| exit.returned_up_to),
+        let beginning = member.map(|it| {
+            let before = it.exit.as_ref();
+            Beginning::of(it, before.and_then(|exit| exit.returned_up_to))
         });
         let next = member
             .filter(|it| self.may_begin_again(it))
@@ -189,12 +188,15 @@ impl EventLoop {
         let context = ExitContext {
             how,
             beginning: beginning.unwrap_or_default(),
-            closed: self.resources.connections.closed(&incarnation),
-            group: self.resources.supervisor.leave(&incarnation),
-            lock_tells: self.resources.supervisor.lock_tells(&incarnation),
             next_works_in: next,
         };
-        self.reaper.wait(incarnation, context);
+        let DaemonResources {
+            connections,
+            supervisor,
+            ..
+        } = &mut self.resources;
+        self.reaper
+            .process_exited(incarnation, context, connections, supervisor);
     }
 
     fn incarnation_ended(&mut self, event: Event) -> Option<Event> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use teamd_shared::config::Roster;
 use teamd_shared::control::{Command, Done, Refusal, RefusalCode, SpawnOrder};
 use teamd_shared::environment::Environment;
+use teamd_shared::host::HostWay;
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::member::{MemberStatus, TermsPatch};
 use teamd_shared::name::Name;

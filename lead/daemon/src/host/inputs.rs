@@ -38,7 +38,7 @@ impl HostDaemon {
                 request,
             } => self.client_asks(connection, request),
             Input::WorkerGreeted { incarnation } => self.greeted(&incarnation),
-            Input::WorkerConnected(here) => self.worker_connected(*here),
+            Input::WorkerConnected(worker) => self.worker_connected(*worker),
             Input::WorkerSays {
                 connection,
                 incarnation,
@@ -100,27 +100,23 @@ impl HostDaemon {
 
     /// Checks a worker that has connected: its process must be the one that was started for that
     /// incarnation.
-    fn worker_connected(&mut self, here: ConnectedWorker) {
+    fn worker_connected(&mut self, worker: ConnectedWorker) {
+        let workers = &mut self.workers;
+        if !workers.supervisor.recognizes(&worker, "this host") {
+            return;
+        }
         let ConnectedWorker {
             connection,
             incarnation,
             environment,
             state,
-            process,
             outbound,
-        } = here;
-        let live = self.workers.live.get_mut(&incarnation);
-        let known = self.workers.supervisor.identity(&incarnation);
-        let Some(live) = live.filter(|_| known == Some(&process)) else {
-            let Incarnation { name, number } = incarnation;
-            tracing::warn!("a stranger says that it is {name} (incarnation {number})");
-            let why = format!("this host knows no such incarnation of {name}");
-            outbound.say(ToWorker::Stranger { why });
-            return;
-        };
-        live.stage = Stage::Welcomed;
-        live.needs_waking = false;
-        let workers = &mut self.workers;
+            ..
+        } = worker;
+        if let Some(live) = workers.live.get_mut(&incarnation) {
+            live.stage = Stage::Welcomed;
+            live.needs_waking = false;
+        }
         workers
             .connections
             .add_worker(incarnation.clone(), connection, outbound);

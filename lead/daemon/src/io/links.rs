@@ -450,10 +450,11 @@ impl Links {
     }
 
     /// Records that a host does not obey: its link is not dialled again until a person has done
-    /// something.
+    /// something. What its task may have reported since counts for nothing: the refusal says why.
     pub(crate) fn refused(&mut self, host: &Name) {
         if let Some(link) = self.links.get_mut(host) {
             link.connection = None;
+            link.first_connection = next_number();
             link.task.abort();
         }
     }

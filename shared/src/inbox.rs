@@ -90,8 +90,29 @@ pub fn create(dir: &TeamDir, owner: &Name) -> Result<(), DirError> {
     make(dir, &TeamPath::inbox(owner)).map(drop)
 }
 
+/// As [`create`], for one of several inboxes: the caller syncs their folder ([`sync_folder`])
+/// before any other process learns of their owners.
+///
+/// # Errors
+/// As [`create`].
+pub fn create_unsynced(dir: &TeamDir, owner: &Name) -> Result<(), DirError> {
+    open_or_make(dir, &TeamPath::inbox(owner)).map(drop)
+}
+
+/// Syncs the folder of the inboxes.
+///
+/// # Errors
+/// [`DirError`] if the system refuses.
+pub fn sync_folder(dir: &TeamDir) -> Result<(), DirError> {
+    dir.sync_folder(TeamPath::inbox(&Name::lead()).folder())
+}
+
+fn open_or_make(dir: &TeamDir, at: &TeamPath) -> Result<File, DirError> {
+    dir.open_file(at, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE)
+}
+
 fn make(dir: &TeamDir, at: &TeamPath) -> Result<File, DirError> {
-    let file = dir.open_file(at, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE)?;
+    let file = open_or_make(dir, at)?;
     if !mutant::is_on("folder-not-synced") {
         dir.sync_folder(at.folder())?;
     }

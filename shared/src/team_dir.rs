@@ -62,6 +62,13 @@ pub struct Stamp {
     modified: (i64, u64),
 }
 
+impl Stamp {
+    /// Tells whether it is of this file (device and inode), at this length in bytes.
+    pub fn is_of(&self, identity: (u64, u64), length: u64) -> bool {
+        self.identity == identity && u64::try_from(self.size) == Ok(length)
+    }
+}
+
 /// An open team directory.
 #[derive(Debug)]
 pub struct TeamDir {

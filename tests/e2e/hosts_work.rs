@@ -246,6 +246,10 @@ fn a_submission_is_shown_as_sending_until_its_objects_are_home() {
     assert!(listed.contains("in_progress (sending)"), "{listed}");
     let text = team.teamctl(["task", "show", "1"]).ok().stdout;
     assert!(text.contains("on their way from box"), "{text}");
+    spawn(&hosts, "carol", &[]).ok();
+    let results = team.does("carol", "/task_list\n/task_get {\"task_id\": 1}");
+    says(&results, 0, "[in_progress, sending (alice)]");
+    says(&results, 1, "[in_progress, sending (alice)]");
     // A daemon that is gone takes nothing, and the next one is asked again.
     team.kill_daemon();
     assert_eq!(shown()["sending_from"], Value::Null);

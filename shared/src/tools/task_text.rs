@@ -1,7 +1,9 @@
 //! What the calls of the tools for tasks answer.
 
+use crate::config::Roster;
 use crate::control::TaskOrder;
 use crate::task::{MOST_LISTED, Task, TaskId, TaskStatus};
+use crate::team_dir::TeamDir;
 
 /// How much of a diff a model is shown, in bytes.
 const MAX_DIFF: usize = 60_000;
@@ -36,14 +38,15 @@ pub fn describe_created(order: &TaskOrder, ids: &[TaskId]) -> String {
         .collect()
 }
 
-/// Describes the tasks as they are after an order.
-pub fn describe_tasks(order: &TaskOrder, tasks: &[Task]) -> String {
+/// Describes the tasks as they are after an order. Where they are only looked at, the roster says
+/// whose work is on its way.
+pub fn describe_tasks(order: &TaskOrder, tasks: &[Task], dir: &TeamDir) -> String {
     let Some(task) = tasks.last() else {
         return "there are no tasks to do".to_owned();
     };
     let title = task.title();
     match order {
-        TaskOrder::List(None) => list(tasks),
+        TaskOrder::List(None) => list(tasks, roster(dir).as_ref()),
         TaskOrder::Claim(_) => format!("{title} is yours\n\n{}", task.assignment())
             .trim_end()
             .to_owned(),
@@ -53,13 +56,18 @@ pub fn describe_tasks(order: &TaskOrder, tasks: &[Task]) -> String {
         TaskOrder::Submit(..) => {
             format!("{title} is submitted: its check decides. You get a message if it fails.")
         }
-        TaskOrder::List(Some(_)) => describe(task),
+        TaskOrder::List(Some(_)) => describe(task, roster(dir).as_ref()),
         _ => format!("{title} is {}", task.status.as_str().replace('_', " ")),
     }
 }
 
-fn list(tasks: &[Task]) -> String {
-    let mut lines: Vec<String> = tasks.iter().map(line).collect();
+/// Returns the roster; none if it cannot be read, which hides no task.
+fn roster(dir: &TeamDir) -> Option<Roster> {
+    Roster::load(dir).ok().flatten()
+}
+
+fn list(tasks: &[Task], roster: Option<&Roster>) -> String {
+    let mut lines: Vec<String> = tasks.iter().map(|task| line(task, roster)).collect();
     if tasks.len() >= MOST_LISTED {
         lines.push(format!("(the first {MOST_LISTED}; there may be more)"));
     }
@@ -67,8 +75,11 @@ fn list(tasks: &[Task]) -> String {
 }
 
 /// Returns a task in one line.
-fn line(task: &Task) -> String {
+fn line(task: &Task, roster: Option<&Roster>) -> String {
     let mut state = task.status.as_str().to_owned();
+    if roster.is_some_and(|roster| roster.sender_of(task).is_some()) {
+        state.push_str(", sending");
+    }
     if let Some(owner) = &task.owner {
         state.push_str(&format!(" ({owner})"));
     }
@@ -84,8 +95,8 @@ fn line(task: &Task) -> String {
     format!("{}. {} [{state}]", task.id, task.subject)
 }
 
-fn describe(task: &Task) -> String {
-    let mut lines = vec![line(task), task.description.clone()];
+fn describe(task: &Task, roster: Option<&Roster>) -> String {
+    let mut lines = vec![line(task, roster), task.description.clone()];
     if let Some(check) = &task.check {
         lines.push(format!("check: {}", check.command));
     }

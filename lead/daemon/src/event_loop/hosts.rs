@@ -21,7 +21,7 @@ impl EventLoop {
     pub(super) fn measure_hosts(&mut self, what: AwaitedVitals) -> Option<Event> {
         let hosts = self.resources.links.ask_vitals();
         if hosts.is_empty() {
-            return self.has_measured(what);
+            return self.has_measured(what, Instant::now());
         }
         self.resources.links.measurements.add(what, hosts);
         None
@@ -97,14 +97,15 @@ impl EventLoop {
             .hint("give it a checkout (`--checkout`), or name one that is there: `--workspace DIR`, absolute or beginning with `~/`"))
     }
 
-    fn have_measured(&mut self, over: Vec<AwaitedVitals>) -> Vec<Event> {
+    fn have_measured(&mut self, over: Vec<(AwaitedVitals, Instant)>) -> Vec<Event> {
         over.into_iter()
-            .filter_map(|what| self.has_measured(what))
+            .filter_map(|(what, asked)| self.has_measured(what, asked))
             .collect()
     }
 
-    fn has_measured(&mut self, what: AwaitedVitals) -> Option<Event> {
-        let hosts = self.described_hosts();
+    /// Does what has waited for what the hosts have to give, since they were asked.
+    fn has_measured(&mut self, what: AwaitedVitals, asked: Instant) -> Option<Event> {
+        let hosts = self.described_hosts(asked);
         match what {
             AwaitedVitals::List(client) => {
                 let answer = Ok(Done::Hosts(hosts));
@@ -122,10 +123,10 @@ impl EventLoop {
         }
     }
 
-    fn described_hosts(&self) -> Vec<HostStatus> {
+    fn described_hosts(&self, asked: Instant) -> Vec<HostStatus> {
         let mut hosts = self.dispatcher.hosts(self.now());
         for status in &mut hosts {
-            let (weakness, vitals) = self.resources.links.described(&status.host.name);
+            let (weakness, vitals) = self.resources.links.described(&status.host.name, asked);
             status.weakness = weakness;
             status.vitals = vitals;
         }

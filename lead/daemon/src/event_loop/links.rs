@@ -6,6 +6,7 @@ use teamd_shared::control::{FromWorker, WorkerState};
 use teamd_shared::environment::Environment;
 use teamd_shared::host::{HostWay, LinkState};
 use teamd_shared::inbox::{self, MAX_RETURNED, UnreadMail, position_after};
+use teamd_shared::journal::Team;
 use teamd_shared::link::{
     CopyAt, FromHost, HomeHello, HomeIdentity, HostNow, HostedEnd, LINK_PROTOCOL, MailLine,
     OwnerAt, TeamNow, ToHost, Whose, WorkerReport, with_variables,
@@ -120,22 +121,17 @@ impl EventLoop {
 
     fn tell_team(&mut self, host: &Name) {
         let team = &self.dispatcher.team;
-        let hosted = members_of(team, host).map(|member| whose(&Incarnation::of(member)));
-        let hosted = hosted.collect();
-        let mut owners = Vec::new();
-        let mut others = vec![Name::lead()];
-        for member in team.members.values().map(|state| &state.record) {
-            if member.terms.host.as_ref() == Some(host) {
-                owners.push(member.name.clone());
-            } else if member.name != Name::lead() {
-                others.push(member.name.clone());
-            }
+        let told = self.resources.links.told_team(host);
+        if told.is_some_and(|told| is_as_told(team, host, told)) {
+            return;
         }
-        let now = ToHost::Team(TeamNow {
-            hosted,
-            owners,
-            others,
-        });
+        let hosted = members_of(team, host).map(|member| whose(&Incarnation::of(member)));
+        let lead = Name::lead();
+        let now = TeamNow {
+            hosted: hosted.collect(),
+            owners: owners(team, host).cloned().collect(),
+            others: others(team, host, &lead).cloned().collect(),
+        };
         self.resources.links.tell_team(host, now);
     }
 
@@ -570,6 +566,32 @@ impl EventLoop {
             ..report.state
         }
     }
+}
+
+/// Returns the members of a host, ended or not.
+fn owners<'t>(team: &'t Team, host: &'t Name) -> impl Iterator<Item = &'t Name> {
+    let members = team.members.values().map(|state| &state.record);
+    let there = members.filter(move |member| member.terms.host.as_ref() == Some(host));
+    there.map(|member| &member.name)
+}
+
+/// Returns the lead, and all members that are elsewhere.
+fn others<'t>(team: &'t Team, host: &'t Name, lead: &'t Name) -> impl Iterator<Item = &'t Name> {
+    let members = team.members.values().map(|state| &state.record);
+    let elsewhere = members
+        .filter(move |member| member.terms.host.as_ref() != Some(host) && member.name != *lead);
+    std::iter::once(lead).chain(elsewhere.map(|member| &member.name))
+}
+
+/// Tells whether the team is what a host was told last. It is compared at each change of a member,
+/// for each host.
+fn is_as_told(team: &Team, host: &Name, told: &TeamNow) -> bool {
+    let lead = Name::lead();
+    let hosted = members_of(team, host).map(|member| (&member.name, member.incarnation));
+    let told_hosted = told.hosted.iter().map(|of| (&of.name, of.incarnation));
+    hosted.eq(told_hosted)
+        && owners(team, host).eq(&told.owners)
+        && others(team, host, &lead).eq(&told.others)
 }
 
 /// Tells whether a link is not dialled again until a person has done something.

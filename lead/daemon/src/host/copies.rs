@@ -4,22 +4,30 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 use teamd_shared::link::{CopyAt, FromHost};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
-use super::outbound::HomeOutbound;
+use super::outbound::{FULL, HomeOutbound};
 
 /// How much of a transcript goes into one frame, in bytes: escaped, it is at most twice as long.
 const PIECE: u64 = 512 << 10;
+
+/// How long the transcripts are not looked at again: a hundred of them are not, for each word of a
+/// worker.
+const LOOKS: Duration = Duration::from_millis(50);
 
 /// How much home has of each transcript, in bytes.
 #[derive(Debug)]
 pub(super) struct Copies {
     dir: Arc<TeamDir>,
     sent: BTreeMap<Name, u64>,
+    /// When they are looked at again.
+    next_look: Instant,
+    /// Whether that is to be without any event.
     is_behind: bool,
 }
 
@@ -30,6 +38,7 @@ impl Copies {
         Self {
             dir: Arc::clone(dir),
             sent: sent.collect(),
+            next_look: Instant::now(),
             is_behind: false,
         }
     }
@@ -39,14 +48,20 @@ impl Copies {
         self.sent.remove(name);
     }
 
-    /// Tells whether something was left for later.
-    pub(super) fn is_behind(&self) -> bool {
-        self.is_behind
+    /// Returns when they are looked at without any event; none if nothing was left for later.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.is_behind.then_some(self.next_look)
     }
 
-    /// Sends what is new of the transcripts of these.
+    /// Sends what is new of the transcripts of these members, unless they were looked at just now.
     pub(super) fn send<'n>(&mut self, names: impl Iterator<Item = &'n Name>, home: &HomeOutbound) {
+        let now = Instant::now();
+        if self.next_look > now {
+            self.is_behind = true;
+            return;
+        }
         self.is_behind = false;
+        self.next_look = now + LOOKS;
         for name in names {
             if let Err(error) = self.send_piece(name, home) {
                 tracing::warn!("the transcript of {name} cannot be copied (tried again): {error}");
@@ -83,7 +98,10 @@ impl Copies {
             text: text.to_owned(),
         });
         *sent += text.len() as u64;
-        self.is_behind |= *sent < metadata.len();
+        if *sent < metadata.len() {
+            self.is_behind = true;
+            self.next_look = Instant::now() + FULL;
+        }
         Ok(())
     }
 }

@@ -1,12 +1,10 @@
 //! What the host daemon owns. What it does with that is beside this file, by theme.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use teamd_shared::fs::AppendLogError;
 use teamd_shared::link::{FromHost, TeamNow};
-use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 use uuid::Uuid;
 
@@ -15,6 +13,7 @@ use super::links::HomeLinks;
 use super::mail::{Mail, Submission};
 use super::record::HostLog;
 use super::state::HostRecord;
+use super::team::HostRoster;
 use super::workers::Workers;
 
 /// Everything that the host daemon owns.
@@ -34,8 +33,9 @@ pub(super) struct HostDaemon {
     pub(super) submitted_early: Vec<Submission>,
     /// The team, as home has said it last.
     pub(super) team: TeamNow,
-    /// The lines of the roster, as home has said them on this link.
-    pub(super) roster: BTreeMap<Name, String>,
+    pub(super) roster: HostRoster,
+    /// Whether inboxes were made whose folder is not synced yet.
+    pub(super) unsynced_inboxes: bool,
     pub(super) team_name: String,
     /// Whether it ends, or why it must.
     pub(super) over: Option<Result<(), String>>,

@@ -267,7 +267,9 @@ impl HostDaemon {
         }
         tracing::info!("{name} (incarnation {}) has ended", incarnation.number);
         self.say_end(exited);
-        self.archive_unknown();
+        if !self.team.owners.contains(name) {
+            self.archive_unknown();
+        }
     }
 
     /// Tells home of an end, behind the last mail of the incarnation.
@@ -275,10 +277,6 @@ impl HostDaemon {
         let Some(link) = &mut self.links.present else {
             return;
         };
-        // Its last lines may not have been noticed yet.
-        if let Some(outboxes) = &mut link.outboxes {
-            outboxes.all_grown();
-        }
         link.ends.push(exited);
     }
 

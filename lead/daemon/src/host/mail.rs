@@ -1,6 +1,6 @@
 //! The mail of a host: what comes from home, and the outboxes to those who live elsewhere.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use teamd_shared::clock;
@@ -105,16 +105,18 @@ impl Outboxes {
             boxes: BTreeMap::new(),
             submissions: Vec::new(),
         };
+        let taken: BTreeMap<&Name, Option<LinePlace>> =
+            taken.iter().map(|it| (&it.owner, it.line)).collect();
         for owner in owners {
-            let taken = taken.iter().find(|it| it.owner == *owner);
-            outboxes.add(owner, taken.and_then(|it| it.line));
+            outboxes.add(owner, taken.get(owner).copied().flatten());
         }
         outboxes
     }
 
     /// Reads the outboxes to these alone from now on; new ones from their beginning.
     pub(super) fn keep(&mut self, owners: &[Name]) {
-        self.boxes.retain(|owner, _| owners.contains(owner));
+        let kept: BTreeSet<&Name> = owners.iter().collect();
+        self.boxes.retain(|owner, _| kept.contains(owner));
         for owner in owners {
             if !self.boxes.contains_key(owner) {
                 self.add(owner, None);
@@ -142,6 +144,13 @@ impl Outboxes {
     pub(super) fn all_grown(&mut self) {
         for outbox in self.boxes.values_mut() {
             outbox.has_more = true;
+        }
+    }
+
+    /// Looks which of them have grown, also where no event has said so yet.
+    pub(super) fn look(&mut self) {
+        for outbox in self.boxes.values_mut() {
+            outbox.look();
         }
     }
 

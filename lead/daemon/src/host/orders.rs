@@ -364,6 +364,10 @@ impl HostDaemon {
             ));
             return;
         }
+        self.sync_inboxes();
+        let Some(link) = &mut self.links.present else {
+            return;
+        };
         match self.mail.intake.take(&self.dir, mail) {
             Ok(_) => {}
             Err(IntakeError::NoMessage { .. }) => {

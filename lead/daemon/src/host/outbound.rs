@@ -1,8 +1,13 @@
 //! The way to home on one link.
 
+use std::time::Duration;
+
 use teamd_shared::link::{FromHost, MAX_LINK_FRAME};
 
 use crate::io::outbound::Outbound;
+
+/// How long what can wait waits for a link that is full.
+pub(super) const FULL: Duration = Duration::from_millis(10);
 
 /// Takes frames for home.
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! The host daemon from its start to its end, readable from top to bottom.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,8 +17,10 @@ use super::daemon::HostDaemon;
 use super::jobs::HostJobs;
 use super::links::HomeLinks;
 use super::mail::Mail;
+use super::outbound::FULL;
 use super::record::HostLog;
 use super::state::Spawned;
+use super::team::HostRoster;
 use super::workers::{Live, Workers};
 use crate::confinement::TeamConfinement;
 use crate::core::incarnation::Incarnation;
@@ -44,8 +45,6 @@ use teamd_client::programs::Program;
 const STAYS: Duration = Duration::from_secs(600);
 /// How many inputs one turn takes at the most.
 const BATCH: usize = 512;
-/// How long what can wait waits for a link that is full.
-const FULL: Duration = Duration::from_millis(10);
 
 /// What a host daemon serves, and how.
 pub(crate) struct HostServed<'a> {
@@ -111,7 +110,8 @@ fn begin(served: HostServed<'_>) -> Result<(HostDaemon, Sources), CommandError> 
         jobs,
         submitted_early: Vec::new(),
         team: nothing_said(),
-        roster: BTreeMap::new(),
+        roster: HostRoster::default(),
+        unsynced_inboxes: false,
         team_name: String::new(),
         over: None,
     };
@@ -222,6 +222,7 @@ impl HostDaemon {
                 _ = tick.tick() => self.tick(sources),
             }
             self.gather(sources);
+            self.show_team();
             self.workers.kill_overdue();
             self.send_mail();
             self.send_copies();
@@ -254,6 +255,10 @@ impl HostDaemon {
             return;
         };
         if let Some(outboxes) = &mut link.outboxes {
+            if !link.ends.is_empty() {
+                // The last lines of those that have ended may not have been noticed yet.
+                outboxes.look();
+            }
             outboxes.send(&link.outbound);
         }
         link.say_ends();
@@ -274,11 +279,13 @@ impl HostDaemon {
         let link = self.links.present.as_ref();
         let outboxes = link.and_then(|link| link.outboxes.as_ref());
         let copies = link.and_then(|link| link.copies.as_ref());
-        let waits = outboxes.is_some_and(|outboxes| outboxes.has_more())
-            || copies.is_some_and(Copies::is_behind);
+        let copies = copies.and_then(Copies::due);
+        let waits = outboxes.is_some_and(|outboxes| outboxes.has_more());
         let more = waits.then(|| Instant::now() + FULL);
         let kill = self.workers.next_kill();
-        more.into_iter().chain(kill).min()
+        let roster = self.roster.due();
+        let due = [more, copies, kill, roster];
+        due.into_iter().flatten().min()
     }
 
     /// Does what is due on the slow tick, which makes up for lost events.

@@ -1,31 +1,90 @@
 //! The team as home says it: inboxes are made, the roster is written, and what home does not have
 //! any more is ended and put into the archive.
+//!
+//! A team can have a thousand members, and changes a thousand times while they begin: what is done
+//! at a change costs what has changed, and what is written or synced is so once for many changes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use teamd_shared::clock;
 use teamd_shared::config::roster_text;
 use teamd_shared::fs::replace;
 use teamd_shared::inbox::{self, owner_of};
-use teamd_shared::link::{RosterChange, RosterLine, TeamNow};
+use teamd_shared::link::{RosterChange, RosterLine, TeamNow, Whose};
 use teamd_shared::name::Name;
-use teamd_shared::team_dir::{DirError, MEMBER_FOLDERS, TeamPath};
+use teamd_shared::team_dir::{DirError, MEMBER_FOLDERS, TeamDir, TeamPath};
 
 use super::daemon::HostDaemon;
 use super::frames::whose;
 use super::state::HostRecord;
 use crate::core::incarnation::Incarnation;
 use crate::io::effects::{archive, forget_agent};
+use crate::io::roster_file::rest_after;
+
+/// How much longer than at home nothing is written after the roster was, and how long at the least:
+/// here it is read by workers alone, and many hosts can be on one disk.
+const RESTS: u32 = 4;
+const LEAST_REST: Duration = Duration::from_millis(50);
+
+/// The roster, as home has said it on this link.
+#[derive(Debug, Default)]
+pub(super) struct HostRoster {
+    /// What stands before the members.
+    head: String,
+    /// The lines of the members.
+    lines: BTreeMap<Name, String>,
+    /// Whether it has changed since it was written.
+    is_new: bool,
+    /// Until when it is not written again: the file is written whole.
+    rests: Option<Instant>,
+}
+
+impl HostRoster {
+    fn apply(&mut self, change: RosterChange) {
+        if change.begins {
+            self.lines.clear();
+        }
+        for RosterLine { name, text } in change.members {
+            self.lines.insert(name, text);
+        }
+        self.head = change.head;
+        self.is_new |= !change.more;
+    }
+
+    /// Returns when it is to be written; none if it is as it was.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.is_new.then(|| self.rests.unwrap_or_else(Instant::now))
+    }
+
+    /// Writes it with the lines of these members.
+    fn write(&mut self, dir: &TeamDir, members: &BTreeSet<&Name>) -> Result<(), DirError> {
+        self.lines.retain(|name, _| members.contains(name));
+        self.is_new = false;
+        let text = roster_text(&self.head, self.lines.values().map(String::as_str));
+        let rest = RESTS * rest_after(text.len());
+        self.rests = Some(Instant::now() + rest.max(LEAST_REST));
+        replace(dir, &TeamPath::config(), text.as_bytes())
+    }
+}
 
 impl HostDaemon {
     /// Takes over what the team is now.
     pub(super) fn team_is(&mut self, now: TeamNow) {
-        for name in now.owners.iter().chain(&now.others) {
-            if let Err(error) = self.make_inbox(name) {
-                self.warn(format!("there is no inbox for {name}: {error}"));
+        let before = std::mem::replace(&mut self.team, now);
+        let known = names_of(&before);
+        let names = names_of(&self.team);
+        let is_first = self
+            .links
+            .present
+            .as_ref()
+            .is_some_and(|link| !link.knows_team);
+        for name in &names {
+            if is_first || !known.contains(name) {
+                self.unsynced_inboxes |= self.make_inbox(name);
             }
         }
-        self.team = now;
+        let has_lost = known.iter().any(|name| !names.contains(name));
         self.end_unhosted();
         if let Some(link) = &mut self.links.present {
             link.knows_team = true;
@@ -33,43 +92,62 @@ impl HostDaemon {
                 outboxes.keep(&self.team.others);
             }
         }
-        self.archive_unknown();
+        if is_first || has_lost {
+            self.archive_unknown();
+        }
     }
 
-    /// Takes over what has changed in the roster, and writes it for the workers.
+    /// Takes over what has changed in the roster.
     pub(super) fn roster_has(&mut self, change: RosterChange) {
-        if change.begins {
-            self.roster.clear();
-        }
-        for RosterLine { name, text } in change.members {
-            self.roster.insert(name, text);
-        }
-        if change.more {
+        self.roster.apply(change);
+    }
+
+    /// Writes the roster for the workers, where it is due.
+    pub(super) fn show_team(&mut self) {
+        if self.roster.due().is_none_or(|due| due > Instant::now()) {
             return;
         }
-        let TeamNow { owners, others, .. } = &self.team;
-        let known: BTreeSet<&Name> = owners.iter().chain(others).collect();
-        self.roster.retain(|name, _| known.contains(name));
-        let text = roster_text(&change.head, self.roster.values().map(String::as_str));
-        if let Err(error) = replace(&self.dir, &TeamPath::config(), text.as_bytes()) {
+        self.sync_inboxes();
+        let written = self.roster.write(&self.dir, &names_of(&self.team));
+        if let Err(error) = written {
             self.warn(format!("the roster cannot be written: {error}"));
         }
     }
 
-    fn make_inbox(&self, name: &Name) -> Result<(), DirError> {
-        // One that is there costs no sync.
-        if self.dir.identity(&TeamPath::inbox(name))?.is_none() {
-            inbox::create(&self.dir, name)?;
+    /// Syncs the inboxes that were made: before a worker learns of their owners, by the roster or by
+    /// mail, since what it sends to them must not be lost.
+    pub(super) fn sync_inboxes(&mut self) {
+        if !self.unsynced_inboxes {
+            return;
         }
-        Ok(())
+        match inbox::sync_folder(&self.dir) {
+            Ok(()) => self.unsynced_inboxes = false,
+            Err(error) => self.warn(format!(
+                "the folder of the inboxes cannot be synced (tried again): {error}"
+            )),
+        }
+    }
+
+    /// Makes an inbox, which is synced later with others. Returns whether there was none.
+    fn make_inbox(&self, name: &Name) -> bool {
+        let make = || {
+            if self.dir.identity(&TeamPath::inbox(name))?.is_some() {
+                return Ok(false);
+            }
+            inbox::create_unsynced(&self.dir, name).map(|()| true)
+        };
+        make().unwrap_or_else(|error: DirError| {
+            self.warn(format!("there is no inbox for {name}: {error}"));
+            false
+        })
     }
 
     /// Ends what runs here and has ended for home.
     fn end_unhosted(&mut self) {
-        let live = self.workers.live.keys().cloned();
-        let unhosted: Vec<Incarnation> = live
-            .filter(|it| !self.team.hosted.contains(&whose(it)))
-            .collect();
+        let hosted: BTreeSet<&Whose> = self.team.hosted.iter().collect();
+        let live = self.workers.live.keys();
+        let unhosted = live.filter(|incarnation| !hosted.contains(&whose(incarnation)));
+        let unhosted: Vec<Incarnation> = unhosted.cloned().collect();
         for incarnation in unhosted {
             self.workers.end(&incarnation, self.grace);
         }
@@ -134,4 +212,9 @@ impl HostDaemon {
         }
         Ok(())
     }
+}
+
+/// Returns the names of all members of the team.
+fn names_of(team: &TeamNow) -> BTreeSet<&Name> {
+    team.owners.iter().chain(&team.others).collect()
 }

@@ -25,8 +25,8 @@ use teamd_shared::environment::Environment;
 use teamd_shared::host::{Host, HostVitals, HostWay, NatsLink};
 use teamd_shared::inbox::{LinePlace, ReadError, line_before, position_after};
 use teamd_shared::link::{
-    HomeHello, MailLine, RosterChange, RosterLine, StartOrder, ToHost, Whose, given_to_hosts,
-    name_for_hosts, settings_given_to_hosts,
+    HomeHello, MailLine, RosterChange, RosterLine, StartOrder, TeamNow, ToHost, Whose,
+    given_to_hosts, name_for_hosts, settings_given_to_hosts,
 };
 use teamd_shared::member::Member;
 use teamd_shared::message::Message;
@@ -48,7 +48,7 @@ use self::files::AwaitedFiles;
 use self::guests::Guests;
 pub(crate) use self::guests::refuse;
 pub(crate) use self::measurements::AwaitedVitals;
-use self::measurements::{MOST_WAITED, Measurements};
+use self::measurements::Measurements;
 use super::input::{DialledIn, Inputs};
 use super::mail_relay::{IntakeError, MailIntake, OutboxLine, OutboxReader};
 use super::roster_file::RosterFile;
@@ -132,7 +132,7 @@ struct LinkConnection {
     /// The outboxes to the members of the host.
     outboxes: BTreeMap<Name, OutboxToMember>,
     /// What was said of the team last: nothing is said twice.
-    told: Option<ToHost>,
+    told: Option<TeamNow>,
     /// Up to which change it was told of the roster.
     told_roster: Option<u64>,
 }
@@ -395,14 +395,17 @@ impl Links {
     }
 
     /// Returns why commands cannot be confined at a host that is connected as promised, and what it
-    /// has to give, if it has said that within the time that an answer may take: what it had before
-    /// is no answer to what it has.
-    pub(crate) fn described(&self, host: &Name) -> (Option<String>, Option<HostVitals>) {
+    /// has to give, if it has said that since it was asked: what it had before is no answer.
+    pub(crate) fn described(
+        &self,
+        host: &Name,
+        asked: Instant,
+    ) -> (Option<String>, Option<HostVitals>) {
         let Some(connection) = self.connection(host) else {
             return (None, None);
         };
         let vitals = connection.vitals.as_ref();
-        let fresh = vitals.filter(|(_, said)| said.elapsed() <= MOST_WAITED);
+        let fresh = vitals.filter(|(_, said)| *said >= asked);
         let vitals = fresh.map(|(vitals, _)| vitals.clone());
         (connection.weakness.clone(), vitals)
     }
@@ -524,16 +527,17 @@ impl Links {
         }
     }
 
-    /// Tells a host what the team is now, unless it knows.
-    pub(crate) fn tell_team(&mut self, host: &Name, team: ToHost) {
-        let Some(connection) = self.connection_mut(host) else {
-            return;
-        };
-        if connection.told.as_ref() == Some(&team) {
-            return;
+    /// Tells a host what the team is now.
+    pub(crate) fn tell_team(&mut self, host: &Name, team: TeamNow) {
+        if let Some(connection) = self.connection_mut(host) {
+            connection.told = Some(team.clone());
+            self.say(host, ToHost::Team(team));
         }
-        connection.told = Some(team.clone());
-        self.say(host, team);
+    }
+
+    /// Returns what a host was told of the team last, on its present connection.
+    pub(crate) fn told_team(&self, host: &Name) -> Option<&TeamNow> {
+        self.connection(host)?.told.as_ref()
     }
 
     /// Returns the hosts that are connected.

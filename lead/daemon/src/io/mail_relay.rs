@@ -18,7 +18,7 @@ use teamd_shared::link::MailLine;
 use teamd_shared::message::{MAX_LINE, Message, ParseError};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
-use teamd_shared::team_dir::TeamDir;
+use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use uuid::Uuid;
 
 /// What a line may grow by in the inbox of another machine, in bytes: by its `via`, an id, and a
@@ -52,7 +52,7 @@ impl OutboxReader {
         owner: &Name,
         taken: Option<LinePlace>,
     ) -> Result<Self, ReadError> {
-        inbox::create(dir, owner)?;
+        make_inbox(dir, owner)?;
         let from = match taken {
             Some(line) => position_after(dir, owner, line)?.unwrap_or_default(),
             None => Position::START,
@@ -70,6 +70,11 @@ impl OutboxReader {
     pub(crate) fn offset(&self) -> u64 {
         let next = self.ahead.front().map(|line| line.mail.line.offset);
         next.unwrap_or_else(|| self.reader.position().offset)
+    }
+
+    /// Records that the outbox may have grown, unless it can be seen that it has not.
+    pub(crate) fn look(&mut self) {
+        self.has_more |= !self.reader.is_at_end();
     }
 
     /// Hands out the next line; none if there is none now. Lines that are no messages go into
@@ -236,7 +241,7 @@ impl MailIntake {
         match self.inboxes.entry(owner.clone()) {
             std::collections::hash_map::Entry::Occupied(known) => Ok(known.into_mut()),
             std::collections::hash_map::Entry::Vacant(place) => {
-                inbox::create(dir, owner)?;
+                make_inbox(dir, owner)?;
                 let last = last_via(dir, owner, &self.source, None)?;
                 Ok(place.insert(OpenIntake {
                     appender: Appender::new(owner),
@@ -245,6 +250,15 @@ impl MailIntake {
             }
         }
     }
+}
+
+/// Makes an inbox. One that is there costs no sync: what is appended here is not synced either, and
+/// comes again if it is lost.
+fn make_inbox(dir: &TeamDir, owner: &Name) -> Result<(), DirError> {
+    if dir.identity(&TeamPath::inbox(owner))?.is_none() {
+        inbox::create(dir, owner)?;
+    }
+    Ok(())
 }
 
 /// Returns the id of a line that has none: always the same for the same line.

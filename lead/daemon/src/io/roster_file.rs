@@ -354,7 +354,7 @@ impl RosterFile {
 }
 
 /// Returns how long nothing is written that no command waits for, after so many bytes.
-fn rest_after(bytes: usize) -> Duration {
+pub(crate) fn rest_after(bytes: usize) -> Duration {
     Duration::from_secs(1).mul_f64(bytes as f64 / LAZY_RATE as f64)
 }
 

@@ -25,7 +25,7 @@ impl<T: Tools> Session<T> {
             TaskAction::Refuse(why) => return Err(why),
         };
         match self.order(Command::Task(order.clone())).await? {
-            Done::Tasks(tasks) => Ok(describe_tasks(&order, &tasks)),
+            Done::Tasks(tasks) => Ok(describe_tasks(&order, &tasks, self.outbox.dir())),
             Done::Made(ids) => Ok(describe_created(&order, &ids)),
             other => Err(unexpected(&other)),
         }

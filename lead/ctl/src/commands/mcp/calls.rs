@@ -277,7 +277,7 @@ impl ToolCaller<'_> {
             TaskAction::Refuse(why) => return Err(why),
         };
         match self.order(dir, Command::Task(order.clone()))? {
-            Done::Tasks(tasks) => Ok(task_text::describe_tasks(&order, &tasks)),
+            Done::Tasks(tasks) => Ok(task_text::describe_tasks(&order, &tasks, dir)),
             Done::Made(ids) => Ok(task_text::describe_created(&order, &ids)),
             other => Err(unexpected(&other)),
         }

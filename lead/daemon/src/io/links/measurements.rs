@@ -9,7 +9,7 @@ use teamd_shared::name::Name;
 use crate::core::caller::{Actor, ReplyTo};
 
 /// How long a host may take to answer: then it is left out.
-pub(crate) const MOST_WAITED: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Everything that waits.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub(crate) struct Measurements {
 struct Measurement {
     what: AwaitedVitals,
     hosts: BTreeSet<Name>,
-    due: Instant,
+    asked: Instant,
 }
 
 /// What is done with what the hosts say.
@@ -48,12 +48,13 @@ impl Measurements {
         self.waiting.push(Measurement {
             what,
             hosts,
-            due: Instant::now() + MOST_WAITED,
+            asked: Instant::now(),
         });
     }
 
-    /// Takes out what waits for nothing any more, now that a host has answered, or cannot.
-    pub(crate) fn answered(&mut self, host: &Name) -> Vec<AwaitedVitals> {
+    /// Takes out what waits for nothing any more, now that a host has answered, or cannot; with the
+    /// time when the hosts were asked.
+    pub(crate) fn answered(&mut self, host: &Name) -> Vec<(AwaitedVitals, Instant)> {
         for measurement in &mut self.waiting {
             measurement.hosts.remove(host);
         }
@@ -61,13 +62,14 @@ impl Measurements {
     }
 
     /// Takes out what has waited long enough.
-    pub(crate) fn overdue(&mut self, now: Instant) -> Vec<AwaitedVitals> {
-        self.take(|measurement| measurement.due <= now)
+    pub(crate) fn overdue(&mut self, now: Instant) -> Vec<(AwaitedVitals, Instant)> {
+        self.take(|measurement| measurement.asked + PATIENCE <= now)
     }
 
     /// Returns when something has waited long enough.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.waiting.iter().map(|measurement| measurement.due).min()
+        let asked = self.waiting.iter().map(|measurement| measurement.asked);
+        asked.min().map(|asked| asked + PATIENCE)
     }
 
     /// Forgets the commands of a connection that is closed.
@@ -76,8 +78,9 @@ impl Measurements {
             .retain(|measurement| measurement.what.client().connection != connection);
     }
 
-    fn take(&mut self, is_over: impl Fn(&Measurement) -> bool) -> Vec<AwaitedVitals> {
+    fn take(&mut self, is_over: impl Fn(&Measurement) -> bool) -> Vec<(AwaitedVitals, Instant)> {
         let over = self.waiting.extract_if(.., |waiting| is_over(waiting));
-        over.map(|measurement| measurement.what).collect()
+        over.map(|measurement| (measurement.what, measurement.asked))
+            .collect()
     }
 }

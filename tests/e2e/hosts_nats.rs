@@ -349,7 +349,7 @@ fn what_others_publish_there_ends_no_link() {
         messages.push((subject("more0"), data));
     }
     over.server.spoof(&messages);
-    over.server_has_seen("no such stream");
+    over.server_has_seen("streams already");
     team.teamctl(["send", "alice", "/bash touch works"]).ok();
     over.made_there("works");
     assert_eq!(over.link()["state"], "up");

@@ -52,7 +52,7 @@ pub fn hidden_file(named: &Path, what: &str, place: HiddenPlace) -> Result<PathB
     }
     Err(usage(
         format!(
-            "the {what} {shown} is not in ~/{below_home}, so teammates on this machine could read it"
+            "the {what} {shown} is not in ~/{below_home}, so teammates on this machine could use it"
         ),
         &format!("move it to ~/{below_home}, which no teammate can open"),
     ))

@@ -364,7 +364,7 @@ impl HostDaemon {
             ));
             return;
         }
-        self.sync_inboxes();
+        self.prepare_for_mail();
         let Some(link) = &mut self.links.present else {
             return;
         };

@@ -25,8 +25,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::relay::{broken, connect};
 use crate::io::carrier::{CarrierChannel, CarrierEnd};
-use crate::io::links::pause;
 use crate::io::nats::nats_to_home;
+use crate::io::redial::until_next_attempt;
 use crate::io::ssh::ssh;
 use crate::io::stream::{read_line, shown, until_magic};
 use crate::options::HostOptions;
@@ -113,7 +113,7 @@ pub fn dial(
             note(LinkNote::Broken(&why));
             told = why;
         }
-        runtime.block_on(async { tokio::time::sleep(pause(attempts)).await });
+        runtime.block_on(until_next_attempt(attempts));
     }
 }
 

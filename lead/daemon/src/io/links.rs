@@ -42,7 +42,6 @@ use self::bulk::BulkWay;
 use self::carry::{AbortedWhenDropped, LinkTask, QUEUE, next_number};
 use self::deliveries::Deliveries;
 use self::dial::Dialer;
-pub(crate) use self::dial::pause;
 use self::door::NatsDoor;
 use self::files::AwaitedFiles;
 use self::guests::Guests;

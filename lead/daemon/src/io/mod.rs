@@ -23,6 +23,7 @@ pub(crate) mod orphans;
 pub(crate) mod outbound;
 mod peer;
 pub(crate) mod reaper;
+pub(crate) mod redial;
 pub(crate) mod resources;
 pub(crate) mod roster_file;
 pub(crate) mod signals;

@@ -3,7 +3,6 @@
 //! The task of a link remembers nothing of what it carries. What comes of it is reported by [`LinkTask`].
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use teamd_shared::host::{LinkState, line_there};
 use teamd_shared::name::Name;
@@ -14,12 +13,8 @@ use uuid::Uuid;
 use super::carry::{LinkTask, next_number, unreachable};
 use crate::io::carrier::{CarrierChannel, CarrierEnd};
 use crate::io::input::LinkNews;
+use crate::io::redial::until_next_attempt;
 use crate::io::ssh::ssh;
-
-/// The pause between two attempts, in the first minute and later.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
-/// How many attempts have the short pause.
-const QUICK_ATTEMPTS: u32 = 30;
 
 /// Dials a host.
 #[derive(Debug)]
@@ -57,7 +52,10 @@ impl Dialer {
                 self.now.notified().await;
                 continue;
             }
-            drop(tokio::time::timeout(pause(attempts), self.now.notified()).await);
+            tokio::select! {
+                () = until_next_attempt(attempts) => {}
+                () = self.now.notified() => {}
+            }
         }
     }
 
@@ -94,15 +92,6 @@ impl Dialer {
             }
         };
         ConnectionEnd { version, state }
-    }
-}
-
-/// Returns how long to wait behind so many attempts that have failed.
-pub(crate) fn pause(attempts: u32) -> Duration {
-    if attempts <= QUICK_ATTEMPTS {
-        PAUSES.0
-    } else {
-        PAUSES.1
     }
 }
 

@@ -13,9 +13,9 @@ use tokio::process::Command;
 use tokio::sync::watch;
 
 use super::carry::unreachable;
-use super::dial::pause;
 use crate::io::carrier::{CarrierChannel, CarrierEnd};
 use crate::io::nats::nats_at_home;
+use crate::io::redial::until_next_attempt;
 use crate::io::stream::{read_line, shown};
 
 /// How long a line of a carrier may be, in bytes.
@@ -46,15 +46,14 @@ impl NatsDoor {
                 attempts = 0;
             }
             attempts += 1;
-            let (state, wait) = match end {
-                CarrierEnd::NeedsPerson(why) => (self.needs_person(why), NEEDS_PERSON),
-                end => {
-                    let why = format!("home does not listen: {end}");
-                    (unreachable(why), pause(attempts))
-                }
-            };
-            self.closed.send_replace(Some(state));
-            tokio::time::sleep(wait).await;
+            if let CarrierEnd::NeedsPerson(why) = end {
+                self.closed.send_replace(Some(self.needs_person(why)));
+                tokio::time::sleep(NEEDS_PERSON).await;
+                continue;
+            }
+            let why = format!("home does not listen: {end}");
+            self.closed.send_replace(Some(unreachable(why)));
+            until_next_attempt(attempts).await;
         }
     }
 

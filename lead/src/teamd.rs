@@ -105,7 +105,7 @@ struct ServeHost {
     /// The id of the home: a link that home has dialled runs this
     #[arg(hide = true, conflicts_with_all = ["dial", "key"])]
     home: Option<Uuid>,
-    /// Where ssh finds home, or a server of a NATS cluster as tls://HOST[:PORT]
+    /// Where ssh finds home, or a server of a NATS cluster as tls://HOST
     #[arg(long, value_name = "[USER@]HOST")]
     dial: Option<String>,
     #[command(flatten)]

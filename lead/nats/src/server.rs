@@ -28,7 +28,7 @@ const MAX_CREDENTIALS: u64 = 64 << 10;
 /// Where the server is, and who logs in.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServerOptions {
-    /// The server: tls://HOST[:PORT]
+    /// The server: tls://HOST
     #[arg(long, value_name = "URL")]
     pub(crate) server: String,
     /// The file of the credentials: .creds, or the seed of an nkey

@@ -148,7 +148,11 @@ pub fn start(options: StartOptions) -> Result<Started, CommandError> {
 /// [`CommandError`] with the daemon's own reason.
 pub fn start_host(options: &HostOptions) -> Result<Started, CommandError> {
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+    let mut early_look = None;
     if !is_there(&options.dir) {
+        // A person waits for the first contact: the layers are tried while directories are synced.
+        let allow_weak_sandbox = options.allow_weak_sandbox;
+        early_look = Some(std::thread::spawn(move || look(allow_weak_sandbox)));
         let above = options.dir.parent().unwrap_or(&options.dir);
         std::fs::create_dir_all(above).map_err(|e| {
             CommandError::refused("cannot make the directory of the host daemon", &e)
@@ -168,7 +172,8 @@ pub fn start_host(options: &HostOptions) -> Result<Started, CommandError> {
         Ok(lock) => lock,
         Err(running) => return Ok(running),
     };
-    let (worker, layers) = look(options.allow_weak_sandbox)?;
+    let looked = early_look.and_then(|thread| thread.join().ok());
+    let (worker, layers) = looked.unwrap_or_else(|| look(options.allow_weak_sandbox))?;
     let confinement = confinement::judge(layers, &dir, options.allow_weak_sandbox)?;
     let confined = (&confinement, &worker);
     detach(

@@ -4,7 +4,7 @@
 mod trust;
 
 use std::convert;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -14,6 +14,8 @@ use teamd_client::connection::{Client, unexpected};
 use teamd_client::context::{Context, Global, block_on};
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
+use teamd_client::hidden_file::{HiddenPlace, hidden_file};
+use teamd_client::nats_link::nats_link;
 use teamd_client::print::escape;
 use teamd_client::read::{journal, roster};
 use teamd_client::{context, registered};
@@ -27,7 +29,7 @@ use teamd_shared::name::Name;
 use teamd_shared::sandbox::Layers;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
-use teamd_shared::user_dirs::{host_team_dir, login_dir};
+use teamd_shared::user_dirs::host_team_dir;
 use uuid::Uuid;
 
 /// The daemon of a team of agent processes: it supervises the teammates and tracks their requests
@@ -103,12 +105,11 @@ struct ServeHost {
     /// The id of the home: a link that home has dialled runs this
     #[arg(hide = true, conflicts_with_all = ["dial", "key"])]
     home: Option<Uuid>,
-    /// Where ssh finds home
+    /// Where ssh finds home, or a server of a NATS cluster as tls://HOST
     #[arg(long, value_name = "[USER@]HOST")]
     dial: Option<String>,
-    /// The file of the key that lets this machine in [default: as ssh is configured]
-    #[arg(long, value_name = "FILE", requires = "dial", value_hint = clap::ValueHint::FilePath)]
-    key: Option<PathBuf>,
+    #[command(flatten)]
+    dials: DialArgs,
     /// Start even if this machine cannot sandbox the teammates' commands as promised
     #[arg(long)]
     allow_weak_sandbox: bool,
@@ -130,6 +131,29 @@ struct ServeHost {
     /// Replace a host daemon that runs with this program; one of another version is in any case
     #[arg(long, hide = true, conflicts_with = "dial")]
     replace: bool,
+}
+
+/// What lets this machine in at home.
+#[derive(Debug, Args)]
+struct DialArgs {
+    /// The file of the key that lets this machine in [default: as ssh is configured]
+    #[arg(long, value_name = "FILE", requires = "dial", value_hint = clap::ValueHint::FilePath)]
+    key: Option<PathBuf>,
+    /// The link on a NATS cluster
+    #[arg(
+        long,
+        value_name = "SUBJECT",
+        requires = "dial",
+        requires = "credentials",
+        conflicts_with = "key"
+    )]
+    link: Option<String>,
+    /// The credentials of this machine there: a .creds file, or one with the seed of an nkey
+    #[arg(long, value_name = "FILE", requires = "link", value_hint = clap::ValueHint::FilePath)]
+    credentials: Option<PathBuf>,
+    /// The certificate authority of that server [default: those of the system]
+    #[arg(long, value_name = "FILE", requires = "link", value_hint = clap::ValueHint::FilePath)]
+    ca: Option<PathBuf>,
 }
 
 /// Start the daemon, and return when it is ready
@@ -300,22 +324,21 @@ fn dial(context: &Context, args: ServeHost) -> CommandResult {
             "name it as for ssh: `teamd host --dial USER@HOST`",
         ));
     };
-    can_be_dialled(&place).map_err(|why| usage(why, "name home as for ssh: `--dial USER@HOST`"))?;
-    let key = args.key.map(|key| hidden_key(&key)).transpose()?;
+    let home = dialled_home(place, args.dials)?;
     let options = teamd_daemon::DialOptions {
-        home: DialledHome { place, key },
+        home,
         allow_weak_sandbox: args.allow_weak_sandbox,
         register: context.register.clone(),
         settings: context.settings.clone(),
     };
-    let place = &options.home.place;
+    let place = options.home.to_string();
     let note = |news: LinkNote<'_>| {
         if context.out.is_json() {
             let why = match news {
                 LinkNote::Linked => None,
                 LinkNote::Broken(why) => Some(why),
             };
-            let line = json!({"home": place, "linked": why.is_none(), "why": why});
+            let line = json!({"home": &place, "linked": why.is_none(), "why": why});
             // It works on where its output is not read.
             context.out.json(&line).ok();
             return;
@@ -329,24 +352,28 @@ fn dial(context: &Context, args: ServeHost) -> CommandResult {
     match teamd_daemon::dial(&options, note)? {}
 }
 
-/// Finds the file of a key, where no teammate on this machine can read it.
-fn hidden_key(named: &Path) -> Result<PathBuf, CommandError> {
+/// Returns how home is dialled: over a NATS cluster if its link is named, else over `ssh`.
+fn dialled_home(place: String, args: DialArgs) -> Result<DialledHome, CommandError> {
     let usage = |why: String, hint: &str| CommandError::new(ExitCode::Usage, why).hint(hint);
-    let shown = named.display();
-    let readable = std::fs::File::open(named).and_then(|_| std::fs::canonicalize(named));
-    let key = readable.map_err(|error| {
-        let why = format!("cannot read the key {shown}: {error}");
-        usage(why, "`teamctl host invite` at home made it")
-    })?;
-    let home = login_dir(|name| std::env::var_os(name))
-        .and_then(|home| std::fs::canonicalize(home.join(".ssh")));
-    if home.is_ok_and(|hidden| key.starts_with(hidden)) {
-        return Ok(key);
-    }
-    Err(usage(
-        format!("the key {shown} is not in ~/.ssh, so teammates on this machine could read it"),
-        "move it to ~/.ssh, which no teammate can read",
-    ))
+    let (Some(subject), Some(credentials)) = (args.link, args.credentials) else {
+        if place.starts_with("tls://") {
+            let why = format!("{place} is a server of a NATS cluster, and no link there is named");
+            return Err(usage(
+                why,
+                "`teamctl host invite` at home prints the command",
+            ));
+        }
+        can_be_dialled(&place)
+            .map_err(|why| usage(why, "name home as for ssh: `--dial USER@HOST`"))?;
+        let key = args.key.as_deref();
+        let key = key.map(|key| hidden_file(key, "key", HiddenPlace::Ssh));
+        return Ok(DialledHome::Ssh {
+            place,
+            key: key.transpose()?,
+        });
+    };
+    let link = nats_link(subject, place, &credentials, args.ca)?;
+    Ok(DialledHome::Nats(link))
 }
 
 /// Starts the host daemon or finds it, and passes frames until either side ends.

@@ -1,6 +1,7 @@
 //! The hosts of a team: other machines that run teammates of it. As the journal records them, pure.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,47 @@ pub enum HostWay {
     Ssh(String),
     /// The host dials home: the public key that lets it in, as `TYPE BASE64`.
     Invited(String),
+    /// The host dials home over a NATS cluster: how home listens there.
+    Nats(Box<NatsLink>),
+}
+
+/// A link over a NATS cluster, as one of its ends has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NatsLink {
+    /// A server of the cluster, as `tls://HOST[:PORT]`.
+    pub server: String,
+    /// The file of the credentials of this end.
+    pub credentials: PathBuf,
+    /// The certificate authority of the server; none: those of the system.
+    #[serde(default)]
+    pub ca: Option<PathBuf>,
+    /// What the host says is published below `SUBJECT.up`, and what home says below `SUBJECT.down`.
+    pub subject: String,
+}
+
+impl NatsLink {
+    /// Makes sure that it names a server that speaks TLS, and one subject.
+    ///
+    /// # Errors
+    /// Why it does not, and the next step.
+    pub fn can_link(&self) -> Result<(), (String, &'static str)> {
+        let server = &self.server;
+        let host = server.strip_prefix("tls://").unwrap_or_default();
+        let is_plain = |it: char| it.is_ascii_graphic() && !"@/,".contains(it);
+        if host.is_empty() || !host.chars().all(is_plain) {
+            let why = format!("{server:?} is no address of a server that speaks TLS");
+            return Err((why, "name it as tls://HOST:PORT"));
+        }
+        let is_token = |token: &str| {
+            let is_of_token = |it: char| it.is_ascii_alphanumeric() || "-_".contains(it);
+            !token.is_empty() && token.chars().all(is_of_token)
+        };
+        if !self.subject.split('.').all(is_token) {
+            let why = format!("{:?} is no subject", self.subject);
+            return Err((why, "`teamctl host invite` at home prints it"));
+        }
+        Ok(())
+    }
 }
 
 impl HostWay {
@@ -63,6 +105,32 @@ impl HostWay {
             }
             Self::Invited(key) => can_let_in(key)
                 .map_err(|why| (why, "take the line of a file like ~/.ssh/id_ed25519.pub")),
+            Self::Nats(link) => link.can_link(),
+        }
+    }
+
+    /// Tells whether the host dials home.
+    pub fn dials_home(&self) -> bool {
+        match self {
+            Self::Ssh(_) => false,
+            Self::Invited(_) | Self::Nats(_) => true,
+        }
+    }
+
+    /// Returns what a host that dials home shows to be let in; none if home dials.
+    pub fn invitation(&self) -> Option<String> {
+        match self {
+            Self::Ssh(_) => None,
+            Self::Invited(key) => Some(key_id(key)),
+            Self::Nats(link) => Some(link.subject.clone()),
+        }
+    }
+
+    /// Tells whether this leads to another machine than `other` may do.
+    pub fn is_elsewhere(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Nats(one), Self::Nats(other)) => one.subject != other.subject,
+            _ => self != other,
         }
     }
 }
@@ -72,6 +140,7 @@ impl fmt::Display for HostWay {
         match self {
             Self::Ssh(place) => write!(formatter, "ssh {place}"),
             Self::Invited(_) => formatter.write_str("it dials"),
+            Self::Nats(_) => formatter.write_str("nats"),
         }
     }
 }

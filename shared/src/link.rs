@@ -508,9 +508,6 @@ pub fn name_for_hosts(environment: &mut Environment, names: &[String], terms: &T
 /// does a path. What a server would get as each command does, such as `PATH`, is the host's.
 pub fn given_to_hosts(environment: &Environment) -> Vec<Variable> {
     let is_key = |name: &str| SECRETS.contains(&name) && name != CLAUDE_TOKEN;
-    let is_setting = |name: &str| {
-        GIVEN.iter().any(|prefix| name.starts_with(prefix)) && !OF_HOME.contains(&name)
-    };
     let named = environment.value(NAMES).unwrap_or_default();
     let is_named = |name: &str| named.split(' ').any(|it| it == name);
     let of_servers = environment.value(NAMES_OF_SERVERS).unwrap_or_default();
@@ -533,6 +530,20 @@ pub fn given_to_hosts(environment: &Environment) -> Vec<Variable> {
         }
     }
     given
+}
+
+/// Returns what of that crosses where no key may: settings whose names do not say that they are
+/// secret. The host has keys of its own.
+pub fn settings_given_to_hosts(environment: &Environment) -> Vec<Variable> {
+    let names_of_settings = environment.variables.iter().map(|(name, _)| name);
+    let names: Vec<&Vec<u8>> = names_of_settings.collect();
+    let mut given = given_to_hosts(environment);
+    given.retain(|it| is_setting(&it.name) && names.contains(&&it.name.clone().into_bytes()));
+    given
+}
+
+fn is_setting(name: &str) -> bool {
+    GIVEN.iter().any(|prefix| name.starts_with(prefix)) && !OF_HOME.contains(&name)
 }
 
 /// Adds what home gives to the environment of a worker.

@@ -1,8 +1,11 @@
 //! Teammates on another machine. The `ssh` here is a stub: it runs the words in another home, which
 //! has a host daemon of its own. A link is cut by killing what carries it.
 
+mod crashes;
+mod mail;
+
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nix::sys::signal::Signal;
 
@@ -341,26 +344,6 @@ fn a_second_name_for_a_machine_takes_no_teammate_away() {
 }
 
 #[test]
-fn a_host_that_has_lost_its_files_ends_no_teammate_in_the_journal() {
-    let hosts = Hosts::begin();
-    hosts.spawn("alice", "box").ok();
-    hosts.cut("box");
-    for pid in hosts.pids(".local/share/teamd/hosts") {
-        signal(pid, Signal::SIGKILL);
-    }
-    let files = hosts.far.join("box/.local");
-    hosts.team.until("the files to be gone", || {
-        std::fs::remove_dir_all(&files).is_ok() || !files.exists()
-    });
-    std::fs::remove_file(hosts.far.join("box.down")).unwrap();
-    hosts.until_link("box", "needs_attention");
-    assert_eq!(hosts.team.events("exited"), 0);
-    hosts.team.teamctl(["forget", "--lost", "alice"]).ok();
-    hosts.team.teamctl(["host", "login", "box"]).ok();
-    hosts.until_link("box", "up");
-}
-
-#[test]
 fn a_host_that_does_not_answer_is_unreachable_and_a_resumed_teammate_goes_on_there() {
     let hosts = Hosts::begin();
     hosts.spawn("alice", "box").ok();
@@ -404,93 +387,6 @@ fn a_plan_is_approved_over_the_link() {
     assert!(!hosts.far.join("box/work/early.txt").exists());
     let id = hosts.team.last_request("plan_approval");
     hosts.team.teamctl(["approve", &id]).ok();
-    hosts.until_made("box", "made.txt");
-}
-
-#[test]
-fn what_is_sent_while_a_link_is_cut_arrives_once_and_in_order() {
-    let hosts = Hosts::begin();
-    hosts.spawn("alice", "box").ok();
-    hosts.send("alice", "/bash echo 0 >> order.txt");
-    hosts.until_made("box", "order.txt");
-    let pid = hosts.host_pid("alice");
-    hosts.cut("box");
-    hosts.team.until("status to say so", || {
-        let shown = hosts.team.json(["status"]);
-        shown.to_string().contains("unreachable")
-    });
-    let sent = hosts.team.teamctl(["send", "alice", "/bash true"]).ok();
-    let waiting = "waiting for box (unreachable since ";
-    assert!(sent.stdout.contains(waiting), "{sent:?}");
-    let sent = hosts.team.json(["send", "alice", "/bash true"]);
-    assert_eq!(sent["delivery"], "waiting");
-    for number in 1..20 {
-        hosts.send("alice", &format!("/bash echo {number} >> order.txt"));
-    }
-    assert!(is_alive(pid), "a worker outlives its link");
-    hosts.mend("box");
-    let file = hosts.far.join("box/work/order.txt");
-    let wanted: String = (0..20).map(|number| format!("{number}\n")).collect();
-    let mut last = String::new();
-    hosts.team.until("all lines", || {
-        last = std::fs::read_to_string(&file).unwrap();
-        last.lines().count() >= 20
-    });
-    assert_eq!(last, wanted);
-    assert_eq!(hosts.host_pid("alice"), pid);
-}
-
-#[test]
-fn what_is_said_to_be_sent_is_in_the_inbox_on_the_host() {
-    let hosts = Hosts::begin();
-    hosts.add("gpu").ok();
-    hosts.spawn("alice", "box").ok();
-    hosts.spawn("bob", "gpu").ok();
-    let there = |host: &str, name: &str, text: &str| {
-        let inbox = hosts.inbox_there(host, name);
-        std::fs::read_to_string(inbox).unwrap().contains(text)
-    };
-    for number in 0..5 {
-        let text = format!("/bash echo {number}.");
-        let sent = hosts.team.json(["send", "alice", &text]);
-        assert!(there("box", "alice", &text), "{sent}");
-        assert!(sent.get("delivery").is_none(), "{sent}");
-    }
-    let told = hosts.team.json(["broadcast", "/bash echo all."]);
-    assert!(told.get("waiting").is_none(), "{told}");
-    assert!(there("box", "alice", "echo all."));
-    assert!(there("gpu", "bob", "echo all."));
-    hosts.cut("box");
-    hosts.until_link("gpu", "up");
-    let told = hosts.team.teamctl(["broadcast", "/bash echo more."]).ok();
-    assert!(told.stdout.contains("sent to bob"), "{told:?}");
-    let waiting = "waiting for box (unreachable since ";
-    assert!(told.stdout.contains(waiting), "{told:?}");
-    let told = hosts.team.json(["broadcast", "/bash echo more."]);
-    assert_eq!(told["waiting"], serde_json::json!(["alice"]), "{told}");
-    assert_eq!(told["to"], serde_json::json!(["alice", "bob"]), "{told}");
-    // Without a daemon at home no link carries anything.
-    hosts.team.kill_daemon();
-    let sent = hosts.team.json(["send", "bob", "/bash echo late."]);
-    assert_eq!(sent["delivery"], "waiting");
-}
-
-#[test]
-fn a_host_that_does_not_say_what_it_has_leaves_a_message_waiting() {
-    let hosts = Hosts::begin();
-    hosts.spawn("alice", "box").ok();
-    let stopped = hosts.pids("--host-of");
-    for pid in &stopped {
-        signal(*pid, Signal::SIGSTOP);
-    }
-    let sent = hosts
-        .team
-        .teamctl(["send", "alice", "/bash touch made.txt"]);
-    for pid in &stopped {
-        signal(*pid, Signal::SIGCONT);
-    }
-    let sent = sent.ok();
-    assert!(sent.stdout.contains("waiting for box: alice"), "{sent:?}");
     hosts.until_made("box", "made.txt");
 }
 
@@ -602,61 +498,6 @@ fn a_spawn_on_any_host_takes_one_that_is_reached_and_stays_there() {
 }
 
 #[test]
-fn a_copied_team_directory_is_refused_until_a_person_takes_the_host() {
-    let hosts = Hosts::begin();
-    hosts.spawn("alice", "box").ok();
-    let pid = hosts.host_pid("alice");
-    hosts.team.kill_daemon();
-    let copy = hosts.team.temp().join("copy");
-    copy_files(&hosts.team.path(""), &copy.join(".team"));
-    // The daemon of the original starts more often than that of the copy.
-    for _ in 0..2 {
-        hosts.team.teamd(["start"]).ok();
-        hosts.until_link("box", "up");
-        hosts.team.kill_daemon();
-    }
-    let of_copy = |words: &[&str]| {
-        let dir = copy.join(".team").display().to_string();
-        let words = [&["--team-dir", &dir], words].concat();
-        hosts.team.teamctl(words)
-    };
-    let adopted = copy.join(".team").display().to_string();
-    hosts.team.teamd(["start", "--adopt", &adopted]).ok();
-    let listed = of_copy(&["host", "list"]).ok().stdout;
-    assert!(listed.contains("is a copy"), "{listed}");
-    let refused = of_copy(&["host", "login", "box"]).run_failed().stderr;
-    assert!(refused.contains("an older copy"), "{refused}");
-    assert!(refused.contains("teamctl host take box"), "{refused}");
-    assert!(is_alive(pid), "what runs there is not touched");
-    let taken = of_copy(&["host", "take", "box"]).ok();
-    assert!(taken.stdout.contains("box is linked"), "{taken:?}");
-    of_copy(&["send", "alice", "/bash touch made.txt"]).ok();
-    hosts.until_made("box", "made.txt");
-    assert!(is_alive(pid));
-    let unknown = of_copy(&["host", "take", "gpu"]).run_failed();
-    assert!(
-        unknown.stderr.contains("there is no host gpu"),
-        "{unknown:?}"
-    );
-    of_copy(&["shutdown", "alice"]).ok();
-    of_copy(&["down"]).ok();
-}
-
-/// Copies the files of a directory, and those in its folders.
-fn copy_files(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let target = to.join(entry.file_name());
-        let kind = entry.file_type().unwrap();
-        if kind.is_dir() {
-            copy_files(&entry.path(), &target);
-        } else if kind.is_file() {
-            std::fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
-#[test]
 fn a_host_of_team_toml_needs_trust_and_gives_its_terms_to_those_who_name_it() {
     let mut hosts = Hosts::without();
     hosts.team = hosts.team.with("CUDA_HOME", "/opt/cuda");
@@ -763,111 +604,6 @@ fn programs_are_installed_on_a_host_that_has_none() {
 }
 
 #[test]
-fn a_replaced_daemon_replaces_its_host_daemons_and_ends_no_teammate() {
-    let hosts = Hosts::begin();
-    hosts.spawn("alice", "box").ok();
-    let pid = hosts.host_pid("alice");
-    let before = hosts.pids("--host-of");
-    hosts.team.teamd(["start", "--replace"]).ok();
-    hosts.team.until("another host daemon", || {
-        let now = hosts.pids("--host-of");
-        !now.is_empty() && now.iter().all(|pid| !before.contains(pid))
-    });
-    hosts.until_link("box", "up");
-    hosts.send("alice", "/bash touch made.txt");
-    hosts.until_made("box", "made.txt");
-    assert_eq!(hosts.host_pid("alice"), pid);
-    assert!(is_alive(pid));
-}
-
-#[test]
-fn kills_on_both_sides_lose_no_teammate() {
-    let hosts = Hosts::begin();
-    hosts.spawn("alice", "box").ok();
-    let pid = hosts.host_pid("alice");
-    hosts.team.kill_daemon();
-    assert!(is_alive(pid));
-    hosts.team.teamd(["start"]).ok();
-    hosts.until_link("box", "up");
-    hosts.send("alice", "/bash touch after-home.txt");
-    hosts.until_made("box", "after-home.txt");
-    for daemon in hosts.pids("--host-of") {
-        signal(daemon, Signal::SIGKILL);
-    }
-    hosts.team.until("the host daemon to be another one", || {
-        !hosts.pids("--host-of").is_empty()
-    });
-    hosts.until_link("box", "up");
-    hosts.send("alice", "/bash touch after-host.txt");
-    hosts.until_made("box", "after-host.txt");
-    assert_eq!(hosts.host_pid("alice"), pid, "it is the same process");
-    signal(pid, Signal::SIGKILL);
-    hosts.team.until("another incarnation", || {
-        hosts.team.incarnation("alice") == 2 && hosts.team.status("alice") == "idle"
-    });
-    hosts.team.teamctl(["shutdown", "alice"]).ok();
-}
-
-#[test]
-fn teammates_of_two_hosts_and_of_home_write_to_each_other() {
-    let hosts = Hosts::begin();
-    hosts.add("gpu").ok();
-    hosts.spawn("alice", "box").ok();
-    hosts.spawn("bob", "gpu").ok();
-    hosts
-        .team
-        .teamctl(["spawn", "carol", "--model", "script"])
-        .ok();
-    hosts.send("alice", "/send_message bob one\n/send_message carol two");
-    hosts.team.until("the message at home", || {
-        !hosts.team.inbox("carol").is_empty()
-    });
-    let line = hosts.team.inbox("carol").remove(0);
-    assert_eq!(line["via"]["host"], "box", "{line}");
-    let there = hosts.inbox_there("gpu", "bob");
-    hosts.team.until("the message on the other host", || {
-        std::fs::read_to_string(&there).is_ok_and(|text| text.contains("\"home\""))
-    });
-    hosts.send("carol", "/send_message alice three");
-    let there = hosts.inbox_there("box", "alice");
-    hosts.team.until("the answer on the host", || {
-        std::fs::read_to_string(&there).is_ok_and(|text| text.contains("three"))
-    });
-}
-
-#[test]
-fn a_teammate_that_is_lost_with_its_host_returns_its_mail_and_its_worker_is_ended() {
-    let hosts = Hosts::begin();
-    hosts.spawn("alice", "box").ok();
-    let pid = hosts.host_pid("alice");
-    let early = hosts
-        .team
-        .teamctl(["forget", "--lost", "alice"])
-        .run_failed();
-    assert!(early.stderr.contains("can be reached"), "{early:?}");
-    hosts.cut("box");
-    hosts.send("alice", "never read");
-    let asked = hosts.team.teamctl(["shutdown", "alice", "--timeout", "1s"]);
-    asked.exits(5);
-    assert!(is_alive(pid), "nothing is ended by a clock at home");
-    hosts.team.teamctl(["forget", "--lost", "alice"]).ok();
-    assert_eq!(hosts.team.status("alice"), "lost");
-    let inbox = hosts.team.inbox("lead");
-    let returned = inbox
-        .iter()
-        .find(|line| line["type"] == "returned")
-        .unwrap();
-    assert_eq!(returned["text"], "never read");
-    assert_eq!(returned["why"], "lost");
-    hosts.mend("box");
-    hosts
-        .team
-        .until("its worker to be ended", || !is_alive(pid));
-    hosts.team.teamctl(["forget", "alice"]).ok();
-    hosts.team.teamctl(["host", "remove", "box"]).ok();
-}
-
-#[test]
 fn what_cannot_be_done_on_a_host_is_refused_with_a_next_step() {
     let hosts = Hosts::begin();
     let refused = |words: &[&str], part: &str| {
@@ -917,74 +653,6 @@ fn what_cannot_be_done_on_a_host_is_refused_with_a_next_step() {
         "cannot be reached",
     );
     assert!(hosts.told_by("alice").is_empty());
-}
-
-/// Takes the last lines of an inbox, as a loss of power does with what was not synced. Returns them.
-fn loses_power(inbox: &Path, lines: usize) -> Vec<String> {
-    let text = std::fs::read_to_string(inbox).unwrap();
-    let all: Vec<&str> = text.split_inclusive('\n').collect();
-    let kept = all.len() - lines;
-    let length: usize = all[..kept].iter().map(|line| line.len()).sum();
-    let file = std::fs::OpenOptions::new().write(true).open(inbox).unwrap();
-    file.set_len(length as u64).unwrap();
-    all[kept..].iter().map(|line| (*line).to_owned()).collect()
-}
-
-#[test]
-fn what_a_loss_of_power_takes_from_an_inbox_comes_again_and_counts_once() {
-    let hosts = Hosts::begin();
-    hosts.spawn("alice", "box").ok();
-    for number in 0..5 {
-        hosts.send(
-            "alice",
-            &format!("/bash echo {number} >> order.txt\n/send_message lead said {number}"),
-        );
-    }
-    let file = hosts.far.join("box/work/order.txt");
-    let done = |count: usize| {
-        std::fs::read_to_string(&file).is_ok_and(|text| text.lines().count() >= count)
-    };
-    hosts.team.until("five lines", || done(5));
-    hosts.team.until("five answers", || {
-        let told = hosts.told_by("alice");
-        told.iter().filter(|it| it.starts_with("said")).count() == 5
-    });
-    // The host: all that ran there is gone, and so is what it had not synced of its inbox.
-    let there = hosts.inbox_there("box", "alice");
-    let pid = hosts.host_pid("alice");
-    hosts.cut("box");
-    let daemons = hosts.pids("--host-of");
-    for it in daemons.iter().chain([&pid]) {
-        signal(*it, Signal::SIGKILL);
-    }
-    hosts.team.until("all there to be gone", || {
-        !is_alive(pid) && hosts.pids("--host-of").is_empty()
-    });
-    let lost = loses_power(&there, 2);
-    assert!(lost.iter().all(|line| line.contains("\"via\"")), "{lost:?}");
-    hosts.send("alice", "/bash echo 5 >> order.txt");
-    // Home, in the same way.
-    hosts.team.kill_daemon();
-    let lost = loses_power(&hosts.team.path("inbox/lead.jsonl"), 1);
-    assert!(lost.iter().all(|line| line.contains("\"via\"")), "{lost:?}");
-    hosts.team.teamd(["start"]).ok();
-    hosts.mend("box");
-    hosts.team.teamctl(["spawn", "alice", "--resume"]);
-    hosts.team.until("six lines", || done(6));
-    let wanted: String = (0..6).map(|number| format!("{number}\n")).collect();
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), wanted);
-    let id = serde_json::from_str::<serde_json::Value>(&lost[0]).unwrap()["id"].clone();
-    hosts.team.until("the line at home", || {
-        let lead = hosts.team.inbox("lead");
-        lead.iter().filter(|line| line["id"] == id).count() == 1
-    });
-    hosts.team.teamctl(["shutdown", "alice"]).ok();
-    let lead = hosts.team.inbox("lead");
-    let offsets: Vec<u64> = lead
-        .iter()
-        .filter_map(|line| line["via"]["offset"].as_u64())
-        .collect();
-    assert!(offsets.is_sorted_by(|one, next| one < next), "{offsets:?}");
 }
 
 #[test]

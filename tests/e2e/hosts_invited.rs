@@ -196,13 +196,13 @@ fn a_host_that_dials_has_teammates_as_any_other() {
         .ok();
     assert!(is_alive(pid));
     let _dialler = invited.dial();
-    invited.made_there("two");
-    team.wait_for("alice", "idle");
-    let two = std::fs::read_to_string(invited.far.join("box/work/two")).unwrap();
-    assert_eq!(two, "two\n");
+    let two = invited.far.join("box/work/two");
+    let written = || std::fs::read_to_string(&two).unwrap_or_default();
+    team.until("what was said to alice", || !written().is_empty());
     team.teamctl(["shutdown", "alice"]).ok();
     assert_eq!(team.status("alice"), "shutdown");
     assert!(!is_alive(pid));
+    assert_eq!(written(), "two\n");
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn a_host_says_why_it_has_no_link_and_ends_where_a_person_is_needed() {
     let ended = invited.there(TEAMD, &args).status().unwrap();
     assert_eq!(ended.code(), Some(2));
     assert!(
-        noted().contains("teammates on this machine could read it"),
+        noted().contains("teammates on this machine could use it"),
         "{}",
         noted()
     );

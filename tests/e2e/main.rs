@@ -36,6 +36,7 @@ mod hostile;
 mod hosts;
 mod hosts_agents;
 mod hosts_invited;
+mod hosts_nats;
 mod hosts_work;
 mod incarnations;
 mod install;

@@ -13,6 +13,7 @@ mod lead;
 pub(crate) mod look;
 pub(crate) mod mcp_client;
 pub(crate) mod model_server;
+pub(crate) mod nats;
 pub(crate) mod process;
 pub(crate) mod python;
 pub(crate) mod running;

@@ -27,7 +27,7 @@ pub use acting::{
 };
 pub use at::At;
 pub use groups::lay_out;
-pub use hosts::{HostArgs, HostCommand};
+pub use hosts::{HostArgs, HostCommand, NatsArgs};
 pub use looking::{
     Agents, AgentsCommand, Column, Completions, Diagram, DiagramFormat, Doctor, EventsArgs,
     InboxArgs, InstallArgs, InstallFlags, Lint, LintAs, Logs, PortArgs, Range, RequestsArgs,

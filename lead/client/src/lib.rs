@@ -19,6 +19,8 @@ pub mod daemon_lock;
 mod daemon_wait;
 pub mod error;
 pub mod exit_code;
+pub mod hidden_file;
+pub mod nats_link;
 pub mod over_ssh;
 pub mod print;
 pub mod programs;

@@ -20,6 +20,9 @@ use teamd_shared::sandbox::{NO_PLACE_FOR_PROBE, Probe};
 /// The names of all programs, which are in one directory.
 pub const NAMES: [&str; 3] = ["teamd", "teamctl", "team-worker"];
 
+/// The name of the program that carries links over a NATS cluster: only with the feature `nats`.
+const NATS: &str = "teamd-nats";
+
 /// How often sealing memory is tried before the machine counts as broken: some seconds.
 const SEAL_ATTEMPTS: usize = 20;
 
@@ -129,9 +132,9 @@ pub fn files() -> Vec<PathBuf> {
     let Ok(directory) = directory() else {
         return Vec::new();
     };
-    NAMES
+    let names = NAMES.into_iter().chain([NATS]);
+    names
         .map(|name| directory.join(name))
-        .into_iter()
         .filter(|file| file.exists())
         .collect()
 }
@@ -166,6 +169,14 @@ pub const INSTALL_ELSEWHERE: &str =
 /// The system's error.
 pub fn teamd() -> io::Result<PathBuf> {
     directory().map(|directory| directory.join("teamd"))
+}
+
+/// Returns where the program is that carries links over a NATS cluster, if it is installed.
+///
+/// # Errors
+/// The system's error.
+pub fn nats() -> io::Result<PathBuf> {
+    directory().map(|directory| directory.join(NATS))
 }
 
 fn directory() -> io::Result<PathBuf> {

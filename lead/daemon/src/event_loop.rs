@@ -11,6 +11,7 @@ mod handing_over;
 mod host_logs;
 mod hosts;
 mod links;
+pub(super) mod sources;
 pub(super) mod upkeep;
 
 use std::path::PathBuf;
@@ -18,20 +19,17 @@ use std::time::Instant;
 
 use teamd_shared::member::{Ending, Member, Restart};
 use teamd_shared::process::How;
-use teamd_shared::watch::{SLOW_TICK, Watch};
-use tokio::sync::mpsc;
+use teamd_shared::watch::SLOW_TICK;
 
+use self::sources::{Sources, changed, sleep_until};
 use super::core::dispatcher::Dispatcher;
 use super::core::event::{Event, Now};
 use super::core::incarnation::Incarnation;
 use super::core::io::{Io, IoFailed};
 use super::hand_over::HandOver;
-use super::io::connections::Input;
 use super::io::lead_inbox::LeadInbox;
 use super::io::reaper::{Beginning, ExitContext, Reaper};
 use super::io::resources::DaemonResources;
-use super::io::signals::TerminationSignals;
-use super::io::socket::Socket;
 use super::io::workers::Reaped;
 
 /// Everything that the daemon owns.
@@ -44,23 +42,6 @@ pub(super) struct EventLoop {
     pub(super) hand_over: Option<HandOver>,
     /// When the lead last got a notice about restored modes.
     pub(super) modes_reported: Option<Instant>,
-}
-
-/// Where events come from.
-pub(super) struct Sources {
-    /// What connections report.
-    pub(super) inputs: mpsc::Receiver<Input>,
-    /// The numbers of the worker processes that have ended.
-    pub(super) exited: mpsc::UnboundedReceiver<u64>,
-    /// The incarnations of which nothing is left.
-    pub(super) empty: mpsc::UnboundedReceiver<Event>,
-    /// Tells when an inbox grows.
-    pub(super) inboxes: Option<Watch>,
-    /// Tells when a file of the team directory itself is deleted or replaced. Without it the slow
-    /// tick finds out.
-    pub(super) names: Option<Watch>,
-    pub(super) signals: TerminationSignals,
-    pub(super) socket: Socket,
 }
 
 impl EventLoop {
@@ -197,10 +178,9 @@ impl EventLoop {
             .members
             .get(&incarnation.name)
             .map(|state| &state.record);
-        let beginning = member.map(|it| Beginning {
-            at: it.begins_at,
-            conversation: it.conversation,
-            returned_up_to: it.exit.as_ref().and_then(|exit| exit.returned_up_to),
+        let beginning = member.map(|it| {
+            let before = it.exit.as_ref();
+            Beginning::of(it, before.and_then(|exit| exit.returned_up_to))
         });
         let next = member
             .filter(|it| self.may_begin_again(it))
@@ -208,12 +188,15 @@ impl EventLoop {
         let context = ExitContext {
             how,
             beginning: beginning.unwrap_or_default(),
-            closed: self.resources.connections.closed(&incarnation),
-            group: self.resources.supervisor.leave(&incarnation),
-            lock_tells: self.resources.supervisor.lock_tells(&incarnation),
             next_works_in: next,
         };
-        self.reaper.wait(incarnation, context);
+        let DaemonResources {
+            connections,
+            supervisor,
+            ..
+        } = &mut self.resources;
+        self.reaper
+            .process_exited(incarnation, context, connections, supervisor);
     }
 
     fn incarnation_ended(&mut self, event: Event) -> Option<Event> {
@@ -239,21 +222,5 @@ impl EventLoop {
         if self.resources.write_roster(&self.dispatcher.team).is_err() {
             self.dispatcher.try_again_later(self.now());
         }
-    }
-}
-
-/// Waits until something has changed; for ever where nothing is watched.
-pub(super) async fn changed(watch: Option<&Watch>) {
-    match watch {
-        Some(watch) => watch.changed().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits until a time; for ever if there is none.
-pub(super) async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
     }
 }

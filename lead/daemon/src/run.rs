@@ -18,24 +18,26 @@ use teamd_shared::order::Order;
 use teamd_shared::process::{Identity, adopt_orphans, deny_tracing};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
-use teamd_shared::watch::Watch;
 use teamd_shared::work::Work;
 use tokio::sync::mpsc;
 
 use super::confinement::TeamConfinement;
 use super::core::dispatcher::{DaemonEnd, Dispatcher};
 use super::core::event::Event;
+use super::core::host_link::HostLink;
 use super::core::incarnation::Incarnation;
-use super::core::runtime::{DecisionRules, HostLink};
-use super::event_loop::{EventLoop, Sources};
+use super::core::runtime::DecisionRules;
+use super::event_loop::EventLoop;
+use super::event_loop::sources::{Sources, watch_inboxes, watch_names};
 use super::hand_over::{HandOver, become_successor};
 use super::host::{self, run::HostServed};
 use super::io::approve_codes::ApproveCodes;
 use super::io::cgroup::Cgroups;
 use super::io::checkouts::places;
-use super::io::connections::{Connections, ROOM};
+use super::io::connections::Connections;
 use super::io::effects::Effects;
 use super::io::hooks::Hooks;
+use super::io::input::ROOM;
 use super::io::jobs::JobRunner;
 use super::io::journal::{Journal, refuse_linked_copy};
 use super::io::known_leads::KnownLeads;
@@ -155,11 +157,7 @@ fn begin(
     .map_err(|e| CommandError::refused("cannot watch processes", &e))?;
     let lead = LeadInbox::open(Arc::clone(&dir), team.lead)?;
     let inboxes = watch_inboxes(&dir, settings.poll);
-    let names = Watch::names(dir.root())
-        .inspect_err(|error| {
-            tracing::info!("{error}: what is deleted there is found on the slow timer")
-        })
-        .ok();
+    let names = watch_names(&dir);
     let grace = settings.grace;
     let watchdog = settings.watchdog;
     let rules = DecisionRules {
@@ -476,24 +474,6 @@ fn write_gitignore(dir: &TeamDir) -> Result<(), CommandError> {
         teamd_shared::fs::replace(dir, &TeamPath::gitignore(), b"*\n")?;
     }
     Ok(())
-}
-
-/// Watches the inboxes. Without events (no inotify instance left), the slow tick still finds every
-/// message.
-pub(super) fn watch_inboxes(dir: &TeamDir, poll: bool) -> Option<Watch> {
-    let folder = dir.root().join("inbox");
-    match Watch::folder(&folder, poll).or_else(|_| Watch::folder(&folder, true)) {
-        Ok(watch) => {
-            if watch.polls() {
-                tracing::warn!("cannot get events for {}: it is polled", folder.display());
-            }
-            Some(watch)
-        }
-        Err(error) => {
-            tracing::error!("cannot watch the inboxes: {error}");
-            None
-        }
-    }
 }
 
 /// Raises the limit of open files to the hard limit: a thousand teammates need more than the 1,024

@@ -1,11 +1,13 @@
 //! The first frame of every connection: who connects.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::environment::Environment;
+use crate::host::NatsLink;
 use crate::name::Name;
 use crate::process::Identity;
 
@@ -57,7 +59,7 @@ pub enum Peer {
     Dialled {
         /// What home calls the host.
         host: Name,
-        /// The [`crate::host::key_id`] of the key that has let it in.
+        /// The [`crate::host::HostWay::invitation`] that has let it in.
         key: String,
         /// The file that is carried, in the place of the link.
         file: Option<Uuid>,
@@ -66,9 +68,23 @@ pub enum Peer {
 
 /// How a host dials home.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DialledHome {
-    /// Where `ssh` finds home, as `[USER@]HOST`.
-    pub place: String,
-    /// The file of the key that lets the host in; none: as `ssh` is configured.
-    pub key: Option<PathBuf>,
+pub enum DialledHome {
+    /// Over `ssh`.
+    Ssh {
+        /// Where `ssh` finds home, as `[USER@]HOST`.
+        place: String,
+        /// The file of the key that lets the host in; none: as `ssh` is configured.
+        key: Option<PathBuf>,
+    },
+    /// Over a NATS cluster.
+    Nats(NatsLink),
+}
+
+impl fmt::Display for DialledHome {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ssh { place, .. } => formatter.write_str(place),
+            Self::Nats(link) => formatter.write_str(&link.server),
+        }
+    }
 }

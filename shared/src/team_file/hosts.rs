@@ -48,7 +48,7 @@ impl HostTable {
         let way = match (&self.ssh, recorded_way) {
             (Some(place), _) => HostWay::Ssh(place.clone()),
             // A person has invited it.
-            (None, Some(HostWay::Invited(key))) => HostWay::Invited(key.clone()),
+            (None, Some(way)) if way.dials_home() => way.clone(),
             (None, _) => HostWay::Ssh(name.to_string()),
         };
         Host {

@@ -168,7 +168,7 @@ const IN_A_HOME: [&str; 10] = [
     // Clouds and services.
     ".aws .azure .oci .boto .s3cfg .config/gcloud .config/doctl .config/hcloud .config/heroku .config/stripe \
      .config/scw .aliyun .supabase .railway .chef .config/netlify .config/.wrangler .wrangler/config .config/rclone .config/ngrok .config/circleci .circleci/cli.yml \
-     .fly/config.yml .vercel .local/share/com.vercel.cli .cloudflared .databrickscfg .sentryclirc .snowsql/config .snowflake",
+     .config/nats .local/share/nats .fly/config.yml .vercel .local/share/com.vercel.cli .cloudflared .databrickscfg .sentryclirc .snowsql/config .snowflake",
     // Agents.
     ".claude/.credentials.json .claude.json .claude/.claude.json .codex/auth.json .gemini/oauth_creds.json .qwen .cursor \
      .continue .config/goose .config/github-copilot .local/share/opencode/auth.json",

@@ -6,6 +6,7 @@ use std::time::Duration;
 use teamd_shared::config::Roster;
 use teamd_shared::control::{Command, Done, Refusal, RefusalCode, SpawnOrder};
 use teamd_shared::environment::Environment;
+use teamd_shared::host::HostWay;
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::member::{MemberStatus, TermsPatch};
 use teamd_shared::name::Name;
@@ -182,8 +183,9 @@ fn resolved(
         must_be_there(&written)?;
         find_programs(context, &mut order)?;
     }
-    // An agent with a token of its own needs no key.
-    if login.is_token() {
+    // An agent with a token of its own needs no key, and a host to which none may cross has its own.
+    let host = order.terms.host.as_ref().or(recorded_host);
+    if login.is_token() || has_own_keys(context, host)? {
         return Ok(order);
     }
     let model = order.terms.model.clone();
@@ -191,6 +193,17 @@ fn resolved(
         require_key(&model, &|variable| order.environment.value(variable))?;
     }
     Ok(order)
+}
+
+/// Tells whether a host uses keys of its own alone.
+fn has_own_keys(context: &Context, host: Option<&Name>) -> Result<bool, CommandError> {
+    let Some(host) = host else {
+        return Ok(false);
+    };
+    let team = journal::fold(&context.dir()?)?;
+    let hosts = team.hosts.as_ref();
+    let way = hosts.and_then(|hosts| hosts.get(host)).map(|it| &it.way);
+    Ok(matches!(way, Some(HostWay::Nats(_))))
 }
 
 /// Makes sure that what a person lets a teammate write is there.

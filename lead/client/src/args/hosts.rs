@@ -44,6 +44,8 @@ pub enum HostCommand {
         /// Let in a key of that host, and make none: the line of its `.pub` file
         #[arg(long, value_name = "KEY")]
         public_key: Option<String>,
+        #[command(flatten)]
+        nats: NatsArgs,
         /// Run teammates there even if it cannot sandbox their commands as promised
         #[arg(long)]
         allow_weak_sandbox: bool,
@@ -68,4 +70,23 @@ pub enum HostCommand {
         #[arg(value_parser = host)]
         name: Name,
     },
+}
+
+/// How home listens on a NATS cluster.
+#[derive(Debug, Args)]
+pub struct NatsArgs {
+    /// Let it dial over a NATS cluster, without ssh: a server that speaks TLS
+    #[arg(
+        long,
+        value_name = "tls://HOST[:PORT]",
+        conflicts_with = "public_key",
+        requires = "credentials"
+    )]
+    pub nats: Option<String>,
+    /// The credentials of home there: a .creds file, or one with the seed of an nkey
+    #[arg(long, value_name = "FILE", requires = "nats", value_hint = clap::ValueHint::FilePath)]
+    pub credentials: Option<PathBuf>,
+    /// The certificate authority of that server [default: those of the system]
+    #[arg(long, value_name = "FILE", requires = "nats", value_hint = clap::ValueHint::FilePath)]
+    pub ca: Option<PathBuf>,
 }

@@ -2,6 +2,7 @@
 
 mod install;
 mod invite;
+mod invite_nats;
 mod table;
 
 use std::io::IsTerminal;
@@ -22,6 +23,7 @@ use teamd_shared::control::{Command, Done};
 use teamd_shared::host::{Host, HostStatus, HostWay, LinkState, line_there};
 use teamd_shared::name::Name;
 
+use self::invite::Invitation;
 use super::doctor::hosts::weaknesses;
 
 /// How long a host may take until its link is up.
@@ -66,8 +68,17 @@ pub(crate) fn run(context: &Context, args: HostArgs) -> CommandResult {
         HostCommand::Invite {
             name,
             public_key,
+            nats,
             allow_weak_sandbox,
-        } => invite::run(context, name, public_key.as_deref(), allow_weak_sandbox),
+        } => {
+            let invitation = Invitation {
+                name,
+                public_key,
+                nats,
+                allow_weak_sandbox,
+            };
+            invite::run(context, invitation)
+        }
         HostCommand::Login { name } => {
             let host = recorded(context, &name)?.ok_or_else(|| unknown(&name))?;
             let of_file = of_file(context, &name, Some(&host))?;
@@ -81,11 +92,8 @@ pub(crate) fn run(context: &Context, args: HostArgs) -> CommandResult {
         HostCommand::Remove { name } => {
             let before = recorded(context, &name)?;
             let hosts = ask(context, Command::RemoveHost { name: name.clone() })?;
-            if before.is_some_and(|host| matches!(host.way, HostWay::Invited(_))) {
-                context.out.note(format_args!(
-                    "its key opens no link any more: its line in ~/.ssh/authorized_keys ends in {}",
-                    invite::comment(&name)
-                ));
+            if let Some(host) = &before {
+                invite::note_what_is_left(context, host);
             }
             show(context, &hosts)
         }
@@ -182,7 +190,7 @@ fn can_link(host: &Host) -> Result<(), CommandError> {
 fn place(host: &Host) -> Result<&str, CommandError> {
     match &host.way {
         HostWay::Ssh(place) => Ok(place),
-        HostWay::Invited(_) => {
+        HostWay::Invited(_) | HostWay::Nats(_) => {
             let message = format!("{} dials home, and cannot be dialled", host.name);
             Err(CommandError::new(ExitCode::Rejected, message)
                 .hint("on that machine, `teamd host --dial` makes the link"))

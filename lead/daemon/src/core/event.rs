@@ -18,9 +18,9 @@ use teamd_shared::task::TaskId;
 use teamd_shared::usage::{OtherModels, Usage};
 
 use super::caller::{Actor, ReplyTo};
+use super::host_link::HostLink;
 use super::incarnation::Incarnation;
 use super::job::{Job, SpawnFacts};
-use super::runtime::HostLink;
 
 /// The time of an event.
 #[derive(Debug, Clone, Copy, PartialEq)]

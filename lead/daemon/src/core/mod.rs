@@ -7,6 +7,7 @@ pub(crate) mod directive;
 pub(crate) mod dispatcher;
 pub(crate) mod effect_queues;
 pub(crate) mod event;
+pub(crate) mod host_link;
 pub(crate) mod incarnation;
 pub(crate) mod io;
 pub(crate) mod job;

@@ -26,13 +26,14 @@ use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
 use teamd_shared::usage::{OtherModels, Usage};
 
-pub(crate) use self::hosts::{HostLink, members_of};
+pub(crate) use self::hosts::members_of;
 pub(crate) use self::ladder::{DueStep, is_needed};
 pub(crate) use self::member::{MemberRuntime, WorkerLink};
 use self::orders::OrderWatch;
 use self::refusals::changes_tasks;
 use crate::core::caller::ReplyTo;
 use crate::core::event::{Event, Now};
+use crate::core::host_link::HostLink;
 use crate::core::incarnation::Incarnation;
 use crate::core::job::PendingJobs;
 

@@ -9,12 +9,13 @@ use teamd_shared::member::Doing;
 use teamd_shared::name::Name;
 use teamd_shared::watch::Changes;
 
-use super::{EventLoop, Sources};
+use super::EventLoop;
+use super::sources::Sources;
 use crate::core::caller::{Actor, ReplyTo};
 use crate::core::event::Event;
 use crate::core::incarnation::Incarnation;
 use crate::core::io::Io;
-use crate::io::connections::{ConnectedWorker, Input};
+use crate::io::input::{ConnectedWorker, Input};
 use crate::io::links::AwaitedVitals;
 
 /// How many inputs one batch takes at the most.
@@ -94,7 +95,7 @@ impl EventLoop {
                 self.command(client, request.command)
             }
             Input::WorkerGreeted { incarnation } => Some(Event::Greeted { incarnation }),
-            Input::WorkerConnected(here) => self.worker_connected(*here),
+            Input::WorkerConnected(worker) => self.worker_connected(*worker),
             Input::WorkerSays {
                 connection,
                 incarnation,
@@ -320,22 +321,19 @@ impl EventLoop {
 
     /// Checks a worker that has connected: its process must be the one that the journal holds for
     /// that incarnation.
-    fn worker_connected(&mut self, here: ConnectedWorker) -> Option<Event> {
+    fn worker_connected(&mut self, worker: ConnectedWorker) -> Option<Event> {
+        let supervisor = &self.resources.supervisor;
+        if !supervisor.recognizes(&worker, "the journal") {
+            return None;
+        }
         let ConnectedWorker {
             connection,
             incarnation,
             environment,
             state,
-            process,
             outbound,
-        } = here;
-        if Some(&process) != self.resources.supervisor.identity(&incarnation) {
-            let Incarnation { name, number } = incarnation;
-            tracing::warn!("a stranger says that it is {name} (incarnation {number})");
-            let why = format!("the journal knows no such incarnation of {name}");
-            outbound.say(ToWorker::Stranger { why });
-            return None;
-        }
+            ..
+        } = worker;
         self.resources
             .connections
             .add_worker(incarnation.clone(), connection, outbound);

@@ -18,10 +18,12 @@ use teamd_shared::position::Position;
 
 use super::EventLoop;
 use crate::core::event::{Ended, Event};
+use crate::core::host_link::HostLink;
 use crate::core::incarnation::Incarnation;
-use crate::core::runtime::{HostLink, first_line, members_of};
+use crate::core::runtime::{first_line, members_of};
 use crate::io::copies;
-use crate::io::links::{LinkNews, whose};
+use crate::io::input::LinkNews;
+use crate::io::links::whose;
 use crate::io::mail_relay::IntakeError;
 
 impl EventLoop {
@@ -337,9 +339,11 @@ impl EventLoop {
             .find(|member| !is_known(&whose(&Incarnation::of(member))))?;
         let name = &unknown.name;
         let known = self.dispatcher.team.hosts.as_ref();
-        let again = match known.and_then(|hosts| hosts.get(host)).map(|it| &it.way) {
-            Some(HostWay::Invited(_)) => "invite",
-            _ => "login",
+        let way = known.and_then(|hosts| hosts.get(host)).map(|it| &it.way);
+        let again = if way.is_some_and(HostWay::dials_home) {
+            "invite"
+        } else {
+            "login"
         };
         Some(LinkState::NeedsAttention {
             why: format!(

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::{Changes, Watch};
 
-use super::{EventLoop, Sources};
+use super::EventLoop;
+use super::sources::Sources;
 use crate::core::dispatcher::DaemonEnd;
 use crate::core::event::Event;
 use teamd_client::error::CommandError;
@@ -24,14 +25,7 @@ impl EventLoop {
             return Vec::new();
         }
         self.resources.supervisor.reap_others();
-        for watch in [&mut sources.inboxes, &mut sources.names]
-            .into_iter()
-            .flatten()
-        {
-            if let Err(error) = watch.rearm_if_needed() {
-                tracing::warn!("cannot watch the files: {error}");
-            }
-        }
+        sources.rearm();
         let mut events = self.inboxes_changed(&Changes::Anything);
         events.extend(restored);
         events

@@ -1,6 +1,6 @@
 //! The files that cross beside a link, each over a channel of its own: what `ssh box teamd host ID
 //! --take` or `--give` runs. The host daemon has no part in it, and its link stays free. Where home
-//! cannot dial, the host daemon runs an `ssh` for each file.
+//! cannot dial, the host daemon dials for each file.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
@@ -15,9 +15,10 @@ use teamd_shared::team_dir::TeamDir;
 use tokio::io::AsyncWriteExt;
 use uuid::Uuid;
 
-use super::run::HostDaemon;
-use crate::io::connections::Input;
-use crate::io::ssh::{SshChannel, SshEnd, SshProcess, ssh};
+use super::daemon::HostDaemon;
+use super::dial::open;
+use crate::io::carrier::{CarrierChannel, CarrierEnd, CarrierProcess};
+use crate::io::input::Input;
 use crate::io::transfer::{send_file, written};
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
@@ -116,10 +117,10 @@ async fn dial_to_take(
     Err(with_end(why, channel.process).await)
 }
 
-/// Adds to what went wrong what `ssh` says.
-async fn with_end(why: String, mut process: SshProcess) -> String {
+/// Adds to what went wrong what the carrier says.
+async fn with_end(why: String, mut process: CarrierProcess) -> String {
     match process.ends().await {
-        SshEnd::Done | SshEnd::Hangs => why,
+        CarrierEnd::Done | CarrierEnd::Hangs => why,
         end => format!("{why}: {end}"),
     }
 }
@@ -141,18 +142,14 @@ async fn dial_to_give(home: &DialledHome, from: &Path, name: Uuid) -> Result<(),
     drop(channel.writes);
     // Home hangs up when it has all.
     match channel.process.ended().await {
-        SshEnd::Done => Ok(()),
+        CarrierEnd::Done => Ok(()),
         end => Err(end.to_string()),
     }
 }
 
-/// Runs an `ssh` to home for one file.
-fn channel(home: &DialledHome, name: Uuid) -> Result<SshChannel, String> {
-    SshChannel::open(ssh(
-        &home.place,
-        home.key.as_deref(),
-        &format!("{FILE_WISH} {name}"),
-    ))
+/// Dials home for one file.
+fn channel(home: &DialledHome, name: Uuid) -> Result<CarrierChannel, String> {
+    open(home, &format!("{FILE_WISH} {name}"))
 }
 
 /// Returns where the daemon of this host keeps what is `git`'s of the team.

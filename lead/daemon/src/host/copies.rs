@@ -11,8 +11,7 @@ use teamd_shared::link::{CopyAt, FromHost};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
-use super::links::HomeLink;
-use super::run::{FULL, HostDaemon};
+use super::outbound::{FULL, HomeOutbound};
 
 /// How much of a transcript goes into one frame, in bytes: escaped, it is at most twice as long.
 const PIECE: u64 = 512 << 10;
@@ -55,7 +54,7 @@ impl Copies {
     }
 
     /// Sends what is new of the transcripts of these members, unless they were looked at just now.
-    fn send_all<'m>(&mut self, members: impl Iterator<Item = &'m Name>, link: &HomeLink) {
+    pub(super) fn send<'n>(&mut self, names: impl Iterator<Item = &'n Name>, home: &HomeOutbound) {
         let now = Instant::now();
         if self.next_look > now {
             self.is_behind = true;
@@ -63,15 +62,15 @@ impl Copies {
         }
         self.is_behind = false;
         self.next_look = now + LOOKS;
-        for name in members {
-            if let Err(error) = self.send(name, link) {
+        for name in names {
+            if let Err(error) = self.send_piece(name, home) {
                 tracing::warn!("the transcript of {name} cannot be copied (tried again): {error}");
             }
         }
     }
 
     /// Sends a piece of what is new of a transcript, if nothing else waits for the link.
-    fn send(&mut self, name: &Name, link: &HomeLink) -> Result<(), DirError> {
+    fn send_piece(&mut self, name: &Name, home: &HomeOutbound) -> Result<(), DirError> {
         let at = TeamPath::transcript(name);
         let Ok(metadata) = self.dir.path(&at).metadata() else {
             return Ok(());
@@ -80,7 +79,7 @@ impl Copies {
         if metadata.len() <= *sent {
             return Ok(());
         }
-        if !link.is_idle() {
+        if !home.is_idle() {
             self.is_behind = true;
             return Ok(());
         }
@@ -93,7 +92,7 @@ impl Copies {
         if text.is_empty() {
             return Ok(());
         }
-        link.say(&FromHost::Transcript {
+        home.say(&FromHost::Transcript {
             name: name.clone(),
             offset: *sent,
             text: text.to_owned(),
@@ -104,27 +103,6 @@ impl Copies {
             self.next_look = Instant::now() + FULL;
         }
         Ok(())
-    }
-}
-
-impl HostDaemon {
-    /// Begins to send what home has not of the transcripts.
-    pub(super) fn begin_copies(&mut self, copies: &[CopyAt]) {
-        if let Some(link) = &mut self.links.present {
-            link.copies = Some(Copies::begin(&self.dir, copies));
-        }
-    }
-
-    /// Sends what is new of the transcripts.
-    pub(super) fn send_copies(&mut self) {
-        let Some(link) = &mut self.links.present else {
-            return;
-        };
-        let Some(mut copies) = link.copies.take() else {
-            return;
-        };
-        copies.send_all(self.log.state.members.keys(), link);
-        link.copies = Some(copies);
     }
 }
 

@@ -1,5 +1,6 @@
-//! Dialling home: what `teamd host --dial` runs on a host that home cannot reach. It runs `ssh`, and
-//! runs it again when it has ended; between `ssh` and the host daemon it passes lines.
+//! Dialling home: what `teamd host --dial` runs on a host that home cannot reach. It runs `ssh` or
+//! `teamd-nats`, and runs it again when it has ended; between that and the host daemon it passes
+//! lines.
 //!
 //! The host daemon has a session of its own. When this process dies, the teammates work on, and home
 //! shows the host as unreachable until it is started again.
@@ -23,8 +24,10 @@ use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
 
 use super::relay::{broken, connect};
-use crate::io::links::pause;
-use crate::io::ssh::{SshChannel, SshEnd, ssh};
+use crate::io::carrier::{CarrierChannel, CarrierEnd};
+use crate::io::nats::nats_to_home;
+use crate::io::redial::until_next_attempt;
+use crate::io::ssh::ssh;
 use crate::io::stream::{read_line, shown, until_magic};
 use crate::options::HostOptions;
 use crate::start::start_host;
@@ -110,7 +113,7 @@ pub fn dial(
             note(LinkNote::Broken(&why));
             told = why;
         }
-        runtime.block_on(async { tokio::time::sleep(pause(attempts)).await });
+        runtime.block_on(until_next_attempt(attempts));
     }
 }
 
@@ -153,10 +156,10 @@ impl Dialling<'_> {
                 }
             };
             {
-                let mut down = pin!(down(&mut channel.ssh.writes, incoming));
+                let mut down = pin!(down(&mut channel.carrier.writes, incoming));
                 tokio::select! {
                     ended = &mut down => ended?,
-                    ended = up(&mut channel.ssh.reads, out, heard) => {
+                    ended = up(&mut channel.carrier.reads, out, heard) => {
                         if ended.is_err() {
                             // The host daemon may have hung up: what it said last goes out first.
                             let last = tokio::time::timeout(LAST_WORDS, down).await;
@@ -181,25 +184,39 @@ fn broke(error: &CommandError) -> LinkEnd {
     LinkEnd::Broken(error.message().to_owned())
 }
 
-/// The link to home, carried by an `ssh`.
+/// Runs what carries bytes to home, which is told this line.
+///
+/// # Errors
+/// Why it cannot be run.
+pub(super) fn open(home: &DialledHome, line: &str) -> Result<CarrierChannel, String> {
+    let command = match home {
+        DialledHome::Ssh { place, key } => ssh(place, key.as_deref(), line),
+        DialledHome::Nats(link) => nats_to_home(link, line)?,
+    };
+    CarrierChannel::open(command)
+}
+
+/// The link to home, with what carries it.
 struct HomeChannel<'a> {
     home: &'a DialledHome,
-    ssh: SshChannel,
+    carrier: CarrierChannel,
 }
 
 impl<'a> HomeChannel<'a> {
     fn open(home: &'a DialledHome) -> Result<Self, LinkEnd> {
-        let command = ssh(&home.place, home.key.as_deref(), LINK_WISH);
-        let ssh = SshChannel::open(command).map_err(|why| {
-            let error = CommandError::new(ExitCode::Failed, why);
-            LinkEnd::Failed(error.hint("install the ssh client of OpenSSH"))
+        let carrier = open(home, LINK_WISH).map_err(|why| {
+            let next = match home {
+                DialledHome::Ssh { .. } => "install the ssh client of OpenSSH",
+                DialledHome::Nats(_) => "install teamd-nats beside teamd",
+            };
+            LinkEnd::Failed(CommandError::new(ExitCode::Failed, why).hint(next))
         })?;
-        Ok(Self { home, ssh })
+        Ok(Self { home, carrier })
     }
 
     /// Reads who home is.
     async fn offer(mut self) -> Result<(Self, HomeOffer), LinkEnd> {
-        let read = tokio::time::timeout(OFFER, read_offer(&mut self.ssh.reads)).await;
+        let read = tokio::time::timeout(OFFER, read_offer(&mut self.carrier.reads)).await;
         let offer = match read {
             Ok(Ok(Some(offer))) => offer,
             Ok(Ok(None)) => {
@@ -224,29 +241,33 @@ impl<'a> HomeChannel<'a> {
         ))
     }
 
-    /// Waits for the end of `ssh`, and says why it has ended.
+    /// Waits for the end of the carrier, and says why it has ended.
     async fn end(self) -> Result<(), LinkEnd> {
-        let SshChannel {
+        let CarrierChannel {
             writes,
             mut process,
             ..
-        } = self.ssh;
+        } = self.carrier;
         // It ends when it can read nothing more.
         drop(writes);
-        let place = &self.home.place;
+        let place = self.home;
         let failed = |why: String, hint: String| {
             LinkEnd::Failed(CommandError::new(ExitCode::Failed, why).hint(hint))
         };
         match process.ends().await {
-            SshEnd::Done => Ok(()),
-            SshEnd::Hangs => Err(LinkEnd::Broken("the connection broke".to_owned())),
-            SshEnd::Other(why) => Err(LinkEnd::Broken(shown(&why))),
-            SshEnd::NoProgram => Err(failed(
+            CarrierEnd::Done => Ok(()),
+            CarrierEnd::Hangs => Err(LinkEnd::Broken("the connection broke".to_owned())),
+            CarrierEnd::Other(why) => Err(LinkEnd::Broken(shown(&why))),
+            CarrierEnd::NeedsPerson(why) => Err(failed(
+                shown(&why),
+                "see what `teamctl host invite` at home has printed".to_owned(),
+            )),
+            CarrierEnd::NoProgram => Err(failed(
                 format!("the program that the key of {place} names is not there"),
                 "`teamctl host invite` at home prints the line for ~/.ssh/authorized_keys"
                     .to_owned(),
             )),
-            end @ (SshEnd::NoLogin | SshEnd::UnknownHostKey) => {
+            end @ (CarrierEnd::NoLogin | CarrierEnd::UnknownHostKey) => {
                 Err(failed(format!("{place}: {end}"), try_by_hand(self.home)))
             }
         }
@@ -255,10 +276,12 @@ impl<'a> HomeChannel<'a> {
 
 /// Returns what shows a person what `ssh` would ask.
 fn try_by_hand(home: &DialledHome) -> String {
-    let place = &home.place;
-    match &home.key {
-        Some(key) => format!("try `ssh -i {} {place}` in a terminal first", key.display()),
-        None => format!("try `ssh {place}` in a terminal first"),
+    match home {
+        DialledHome::Ssh {
+            place,
+            key: Some(key),
+        } => format!("try `ssh -i {} {place}` in a terminal first", key.display()),
+        _ => format!("try `ssh {home}` in a terminal first"),
     }
 }
 

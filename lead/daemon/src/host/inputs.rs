@@ -2,25 +2,28 @@
 
 use std::collections::BTreeSet;
 
+use teamd_shared::control::DialledHome;
 use teamd_shared::control::{
     Command, Done, FromWorker, Refusal, RefusalCode, TaggedCommand, ToWorker,
 };
 use teamd_shared::inbox::{HOME, last_via, owner_of};
-use teamd_shared::link::{FromHost, HostHello, LINK_PROTOCOL, given_to_hosts};
+use teamd_shared::link::{
+    FromHost, HostHello, LINK_PROTOCOL, given_to_hosts, settings_given_to_hosts,
+};
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use teamd_shared::watch::Changes;
 
+use super::daemon::HostDaemon;
 use super::frames::{hosted_end, report, whose};
 use super::links::HomeLink;
 use super::mail::Submission;
-use super::run::HostDaemon;
 use super::state::{Exited, HostRecord};
 use super::workers::{Stage, Workers};
 use crate::core::caller::ReplyTo;
 use crate::core::event::{Ended, Event};
 use crate::core::incarnation::Incarnation;
-use crate::io::connections::{ConnectedWorker, Input};
+use crate::io::input::{ConnectedWorker, Input};
 use crate::io::workers::Reaped;
 
 impl HostDaemon {
@@ -35,7 +38,7 @@ impl HostDaemon {
                 request,
             } => self.client_asks(connection, request),
             Input::WorkerGreeted { incarnation } => self.greeted(&incarnation),
-            Input::WorkerConnected(here) => self.worker_connected(*here),
+            Input::WorkerConnected(worker) => self.worker_connected(*worker),
             Input::WorkerSays {
                 connection,
                 incarnation,
@@ -97,36 +100,42 @@ impl HostDaemon {
 
     /// Checks a worker that has connected: its process must be the one that was started for that
     /// incarnation.
-    fn worker_connected(&mut self, here: ConnectedWorker) {
+    fn worker_connected(&mut self, worker: ConnectedWorker) {
+        let workers = &mut self.workers;
+        if !workers.supervisor.recognizes(&worker, "this host") {
+            return;
+        }
         let ConnectedWorker {
             connection,
             incarnation,
             environment,
             state,
-            process,
             outbound,
-        } = here;
-        let live = self.workers.live.get_mut(&incarnation);
-        let known = self.workers.supervisor.identity(&incarnation);
-        let Some(live) = live.filter(|_| known == Some(&process)) else {
-            let Incarnation { name, number } = incarnation;
-            tracing::warn!("a stranger says that it is {name} (incarnation {number})");
-            let why = format!("this host knows no such incarnation of {name}");
-            outbound.say(ToWorker::Stranger { why });
-            return;
-        };
-        live.stage = Stage::Welcomed;
-        live.needs_waking = false;
-        let workers = &mut self.workers;
+            ..
+        } = worker;
+        if let Some(live) = workers.live.get_mut(&incarnation) {
+            live.stage = Stage::Welcomed;
+            live.needs_waking = false;
+        }
         workers
             .connections
             .add_worker(incarnation.clone(), connection, outbound);
         workers.needs_waking(&incarnation, state.needs_waking);
         let read = self.mail.line_read(&incarnation.name, state.read);
+        let home = self
+            .links
+            .present
+            .as_ref()
+            .and_then(|link| link.dials.as_ref());
+        let variables = environment.as_ref().map(|environment| match home {
+            // No key crosses a cluster of others, in neither direction.
+            Some(DialledHome::Nats(_)) => settings_given_to_hosts(environment),
+            _ => given_to_hosts(environment),
+        });
         self.links.say(&FromHost::Connected {
+            variables: variables.unwrap_or_default(),
             of: whose(&incarnation),
             state: Box::new(report(state, read)),
-            variables: environment.as_ref().map(given_to_hosts).unwrap_or_default(),
         });
     }
 
@@ -182,7 +191,7 @@ impl HostDaemon {
                 return;
             }
         };
-        link.say(&FromHost::Hello(HostHello {
+        link.outbound.say(&FromHost::Hello(HostHello {
             protocol: LINK_PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             process,

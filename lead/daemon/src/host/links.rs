@@ -3,18 +3,19 @@
 use std::time::Instant;
 
 use teamd_shared::control::DialledHome;
-use teamd_shared::link::{FromHost, MAX_LINK_FRAME};
+use teamd_shared::link::FromHost;
 
 use super::copies::Copies;
 use super::mail::Outboxes;
+use super::outbound::HomeOutbound;
 use super::state::Exited;
-use crate::io::connections::Outbound;
+use crate::io::outbound::Outbound;
 
 /// A link to home.
 #[derive(Debug)]
 pub(super) struct HomeLink {
     pub(super) connection: u64,
-    outbound: Outbound<String>,
+    pub(super) outbound: HomeOutbound,
     /// How it has dialled home, if it has.
     pub(super) dials: Option<DialledHome>,
     /// Whether home has said what the team is.
@@ -35,23 +36,13 @@ impl HomeLink {
     ) -> Self {
         Self {
             connection,
-            outbound,
+            outbound: HomeOutbound::new(outbound),
             dials,
             knows_team: false,
             outboxes: None,
             copies: None,
             ends: Vec::new(),
         }
-    }
-
-    /// Tells whether what can wait may be said now.
-    pub(super) fn has_room(&self) -> bool {
-        self.outbound.has_room()
-    }
-
-    /// Tells whether all that was said is on its way.
-    pub(super) fn is_idle(&self) -> bool {
-        self.outbound.is_idle()
     }
 
     /// Says which incarnations have ended, once the outboxes are sent to their ends.
@@ -63,26 +54,8 @@ impl HomeLink {
         for exited in std::mem::take(&mut self.ends) {
             let of = exited.of;
             let end = Box::new(exited.end);
-            self.say(&FromHost::Ended { of, end });
+            self.outbound.say(&FromHost::Ended { of, end });
         }
-    }
-
-    /// Says something to home.
-    pub(super) fn say(&self, frame: &FromHost) {
-        match serde_json::to_string(frame) {
-            Ok(line) if line.len() <= MAX_LINK_FRAME => self.outbound.say(line),
-            Ok(line) => {
-                let length = line.len();
-                tracing::error!("a frame of {length} bytes is too long for a link, and is dropped");
-            }
-            Err(error) => tracing::error!("a frame cannot be written: {error}"),
-        }
-    }
-
-    /// Tells home something that a person should know.
-    pub(super) fn warn(&self, text: String) {
-        tracing::warn!("{text}");
-        self.say(&FromHost::Warning { text });
     }
 }
 
@@ -109,7 +82,7 @@ impl HomeLinks {
     /// Says something to home, if there is a link.
     pub(super) fn say(&self, frame: &FromHost) {
         if let Some(link) = &self.present {
-            link.say(frame);
+            link.outbound.say(frame);
         }
     }
 

@@ -10,7 +10,7 @@ use teamd_shared::link::FromHost;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
-use super::run::HostDaemon;
+use super::daemon::HostDaemon;
 
 /// How far before its end a log is read, in bytes.
 const TAIL: u64 = 1 << 20;

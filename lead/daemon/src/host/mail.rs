@@ -15,7 +15,7 @@ use teamd_shared::position::Position;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use super::frames::whose;
-use super::links::HomeLink;
+use super::outbound::HomeOutbound;
 use crate::core::incarnation::Incarnation;
 use crate::io::mail_relay::{MailIntake, OutboxReader};
 
@@ -167,14 +167,14 @@ impl Outboxes {
     }
 
     /// Sends as much as the link takes.
-    pub(super) fn send(&mut self, link: &HomeLink) {
+    pub(super) fn send(&mut self, home: &HomeOutbound) {
         for outbox in self.boxes.values_mut() {
-            send_lines(&self.dir, outbox, link);
+            send_lines(&self.dir, outbox, home);
         }
-        self.send_submissions(link);
+        self.send_submissions(home);
     }
 
-    fn send_submissions(&mut self, link: &HomeLink) {
+    fn send_submissions(&mut self, home: &HomeOutbound) {
         let Some(to_lead) = self.boxes.get(&Name::lead()) else {
             return;
         };
@@ -185,7 +185,7 @@ impl Outboxes {
             .partition(|it: &Submission| is_dry || it.offset.saturating_add(it.len) <= sent);
         self.submissions = waiting;
         for submission in ready {
-            link.say(&FromHost::Submitted {
+            home.say(&FromHost::Submitted {
                 of: whose(&submission.of),
                 line: line_of(&self.dir, &submission),
                 request_id: submission.request_id,
@@ -195,10 +195,10 @@ impl Outboxes {
 }
 
 /// Sends what is in an outbox, as much as the link takes.
-fn send_lines(dir: &TeamDir, outbox: &mut OutboxReader, link: &HomeLink) {
-    while link.has_room() {
+fn send_lines(dir: &TeamDir, outbox: &mut OutboxReader, home: &HomeOutbound) {
+    while home.has_room() {
         match outbox.next(dir, clock::wall()) {
-            Ok(Some(line)) => link.say(&FromHost::Mail(line.mail)),
+            Ok(Some(line)) => home.say(&FromHost::Mail(line.mail)),
             Ok(None) => return,
             Err(error) => {
                 // The slow tick tries again.

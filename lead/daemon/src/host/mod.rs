@@ -34,15 +34,18 @@
 
 pub(super) mod bulk;
 mod copies;
+mod daemon;
 pub(super) mod dial;
 mod frames;
 mod hidden;
 mod inputs;
+mod job_orders;
 mod jobs;
 mod links;
 mod logs;
 mod mail;
 mod orders;
+mod outbound;
 mod places;
 mod programs;
 mod record;

@@ -6,18 +6,20 @@ use teamd_shared::environment::Environment;
 use teamd_shared::fs::AppendLogError;
 use teamd_shared::inbox::{HOME, LinePlace, ReadError, position_after_via};
 use teamd_shared::link::{
-    FromHost, HomeHello, HomeIdentity, HostNow, HostedProcess, LINK_PROTOCOL, MailLine, OwnerAt,
-    StartOrder, ToHost, with_variables,
+    CopyAt, FromHost, HomeHello, HomeIdentity, HostNow, HostedProcess, LINK_PROTOCOL, MailLine,
+    OwnerAt, StartOrder, ToHost, with_variables,
 };
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
 
+use super::copies::Copies;
+use super::daemon::HostDaemon;
 use super::frames::{incarnation, to_worker, welcome, whose};
 use super::hidden::hidden_here;
+use super::links::HomeLink;
 use super::mail::Outboxes;
 use super::places::Writes;
-use super::run::HostDaemon;
 use super::state::{Conversation, HostRecord, NamedPrograms, Obeyed, Spawned, Standing};
 use crate::core::incarnation::Incarnation;
 use crate::io::mail_relay::IntakeError;
@@ -33,9 +35,8 @@ pub(super) struct Disobeyed {
 impl HostDaemon {
     /// Takes a frame from a link. One that cannot be read ends it.
     pub(super) fn home_says(&mut self, connection: u64, line: &str) {
-        let is_on = |link: &Option<super::links::HomeLink>| {
-            link.as_ref().is_some_and(|it| it.connection == connection)
-        };
+        let is_on =
+            |link: &Option<HomeLink>| link.as_ref().is_some_and(|it| it.connection == connection);
         let is_newcomer = is_on(&self.links.newcomer);
         if !is_newcomer && !is_on(&self.links.present) {
             return;
@@ -66,7 +67,7 @@ impl HostDaemon {
             tracing::warn!("refuses a home: {why}");
             if let Some(link) = &self.links.newcomer {
                 let hint = Some(hint);
-                link.say(&FromHost::Refused { why, hint });
+                link.outbound.say(&FromHost::Refused { why, hint });
             }
             self.links.drop_link(connection);
             return;
@@ -184,7 +185,7 @@ impl HostDaemon {
             return;
         };
         if !link.knows_team {
-            link.warn(
+            link.outbound.warn(
                 "home says how far it has taken outboxes before it has named them".to_owned(),
             );
             return;
@@ -194,6 +195,13 @@ impl HostDaemon {
             outboxes.submit(submission);
         }
         link.outboxes = Some(outboxes);
+    }
+
+    /// Begins to send what home has not of the transcripts.
+    fn begin_copies(&mut self, copies: &[CopyAt]) {
+        if let Some(link) = &mut self.links.present {
+            link.copies = Some(Copies::begin(&self.dir, copies));
+        }
     }
 
     fn say_to(&mut self, to: &Incarnation, frame: ToWorker) {
@@ -351,12 +359,12 @@ impl HostDaemon {
             return;
         };
         if !self.team.owners.contains(owner) && !self.log.state.members.contains_key(owner) {
-            link.warn(format!(
+            link.outbound.warn(format!(
                 "home sends mail for {owner}, who does not live here: dropped"
             ));
             return;
         }
-        self.sync_inboxes();
+        self.prepare_for_mail();
         let Some(link) = &mut self.links.present else {
             return;
         };
@@ -364,12 +372,13 @@ impl HostDaemon {
             Ok(_) => {}
             Err(IntakeError::NoMessage { .. }) => {
                 let offset = mail.line.offset;
-                link.warn(format!(
+                link.outbound.warn(format!(
                     "the line at {offset} of home's inbox of {owner} is no message: dropped"
                 ));
             }
             Err(error) => {
-                link.warn(format!("mail for {owner} cannot be taken: {error}"));
+                link.outbound
+                    .warn(format!("mail for {owner} cannot be taken: {error}"));
                 // What is in the inbox is looked up again.
                 self.mail.intake.forget(owner);
                 self.links.drop_link(connection);

@@ -11,8 +11,8 @@ use teamd_shared::place::follow;
 use teamd_shared::spawn::{can_work, folder_of_link, holds_system_programs, repository_of};
 use teamd_shared::user_dirs::login_dir;
 
+use super::daemon::HostDaemon;
 use super::frames::named_path;
-use super::run::HostDaemon;
 use super::state::{Conversation, HostState, NamedPath};
 
 /// Looks up the paths of one order.

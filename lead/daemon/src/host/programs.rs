@@ -12,7 +12,7 @@ use teamd_shared::member::Agent;
 use teamd_shared::spawn::{installed_agent, installed_server};
 use teamd_shared::terms::{AgentProgram, McpServer, Terms};
 
-use super::run::HostDaemon;
+use super::daemon::HostDaemon;
 
 impl HostDaemon {
     /// Replaces the programs that terms name by those of this host. `known`: the terms of the same

@@ -88,20 +88,32 @@ async fn down(mut incoming: Incoming<String>) -> Result<(), CommandError> {
         // The other side may have ended the relay.
         ends.send(written).ok();
     })?;
+    let mut received = Ok(());
     if lines.send(MAGIC.to_owned()).await.is_ok() {
-        while let Some(line) = incoming.receive().await.map_err(broken)? {
-            if lines.send(line).await.is_err() {
-                break;
-            }
-        }
+        received = pass_on(&mut incoming, &lines).await;
     }
     drop(lines);
-    match ended.await {
+    // A host daemon that refuses a home closes the connection: its reason goes out first.
+    let written = ended.await;
+    received?;
+    match written {
         Ok(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(CommandError::refused("cannot write to the link", &error))
         }
         _ => Ok(()),
     }
+}
+
+async fn pass_on(
+    incoming: &mut Incoming<String>,
+    lines: &mpsc::Sender<String>,
+) -> Result<(), CommandError> {
+    while let Some(line) = incoming.receive().await.map_err(broken)? {
+        if lines.send(line).await.is_err() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn in_a_thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), CommandError> {

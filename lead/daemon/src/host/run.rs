@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use teamd_shared::fs::AppendLogError;
-use teamd_shared::link::{FromHost, TeamNow};
+use teamd_shared::link::TeamNow;
 use teamd_shared::member::Member;
 use teamd_shared::process::{Identity, is_gone};
 use teamd_shared::settings::Settings;
@@ -14,20 +13,23 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::copies::Copies;
+use super::daemon::HostDaemon;
 use super::jobs::HostJobs;
 use super::links::HomeLinks;
-use super::mail::{Mail, Submission};
+use super::mail::Mail;
+use super::outbound::FULL;
 use super::record::HostLog;
-use super::state::{HostRecord, Spawned};
+use super::state::Spawned;
 use super::team::HostRoster;
 use super::workers::{Live, Workers};
 use crate::confinement::TeamConfinement;
 use crate::core::incarnation::Incarnation;
+use crate::event_loop::sources::{Sources, changed, sleep_until, watch_inboxes, watch_names};
 use crate::event_loop::upkeep::is_deleted;
-use crate::event_loop::{Sources, changed, sleep_until};
 use crate::io::cgroup::Cgroups;
 use crate::io::checkouts::places;
-use crate::io::connections::{Connections, ROOM};
+use crate::io::connections::Connections;
+use crate::io::input::ROOM;
 use crate::io::known_leads::KnownLeads;
 use crate::io::lock::liveness_lock_is_held;
 use crate::io::reaper::Reaper;
@@ -35,7 +37,6 @@ use crate::io::signals::{self, TerminationSignals};
 use crate::io::socket::Socket;
 use crate::io::workers::Supervisor;
 use crate::options::SetAside;
-use crate::run::watch_inboxes;
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
 use teamd_client::programs::Program;
@@ -44,8 +45,6 @@ use teamd_client::programs::Program;
 const STAYS: Duration = Duration::from_secs(600);
 /// How many inputs one turn takes at the most.
 const BATCH: usize = 512;
-/// How long what can wait waits for a link that is full.
-pub(super) const FULL: Duration = Duration::from_millis(10);
 
 /// What a host daemon serves, and how.
 pub(crate) struct HostServed<'a> {
@@ -54,31 +53,6 @@ pub(crate) struct HostServed<'a> {
     pub(crate) settings: Settings,
     pub(crate) confinement: &'a TeamConfinement,
     pub(crate) worker: Program,
-}
-
-/// Everything that the host daemon owns.
-pub(super) struct HostDaemon {
-    pub(super) dir: Arc<TeamDir>,
-    /// The home that it serves.
-    pub(super) home: Uuid,
-    pub(super) weakness: Option<String>,
-    /// How long a process may take to end that home does not have any more.
-    pub(super) grace: Duration,
-    pub(super) log: HostLog,
-    pub(super) workers: Workers,
-    pub(super) mail: Mail,
-    pub(super) links: HomeLinks,
-    pub(super) jobs: HostJobs,
-    /// What was submitted before home has said how far it has taken the outboxes.
-    pub(super) submitted_early: Vec<Submission>,
-    /// The team, as home has said it last.
-    pub(super) team: TeamNow,
-    pub(super) roster: HostRoster,
-    /// Whether inboxes were made whose folder is not synced yet.
-    pub(super) unsynced_inboxes: bool,
-    pub(super) team_name: String,
-    /// Whether it ends, or why it must.
-    pub(super) over: Option<Result<(), String>>,
 }
 
 /// Runs the host daemon under a lock that is held already. `ready` is called once it answers on its
@@ -114,11 +88,7 @@ fn begin(served: HostServed<'_>) -> Result<(HostDaemon, Sources), CommandError> 
     let supervisor = Supervisor::new(Arc::clone(&dir), worker, confined, exited_sender)
         .map_err(|e| CommandError::refused("cannot watch processes", &e))?;
     let inboxes = watch_inboxes(&dir, settings.poll);
-    let names = Watch::names(dir.root())
-        .inspect_err(|error| {
-            tracing::info!("{error}: what is deleted there is found on the slow timer")
-        })
-        .ok();
+    let names = watch_names(&dir);
     let workers = Workers {
         supervisor,
         connections: Connections::new(KnownLeads::open(Arc::clone(&dir))),
@@ -284,15 +254,24 @@ impl HostDaemon {
         let Some(link) = &mut self.links.present else {
             return;
         };
-        if let Some(mut outboxes) = link.outboxes.take() {
+        if let Some(outboxes) = &mut link.outboxes {
             if !link.ends.is_empty() {
                 // The last lines of those that have ended may not have been noticed yet.
                 outboxes.look();
             }
-            outboxes.send(link);
-            link.outboxes = Some(outboxes);
+            outboxes.send(&link.outbound);
         }
         link.say_ends();
+    }
+
+    /// Sends what is new of the transcripts.
+    fn send_copies(&mut self) {
+        let Some(link) = &mut self.links.present else {
+            return;
+        };
+        if let Some(copies) = &mut link.copies {
+            copies.send(self.log.state.members.keys(), &link.outbound);
+        }
     }
 
     /// Returns when something is due without any event.
@@ -313,14 +292,7 @@ impl HostDaemon {
     fn tick(&mut self, sources: &mut Sources) {
         self.look_after_files(sources);
         self.workers.supervisor.reap_others();
-        for watch in [&mut sources.inboxes, &mut sources.names]
-            .into_iter()
-            .flatten()
-        {
-            if let Err(error) = watch.rearm_if_needed() {
-                tracing::warn!("cannot watch the files: {error}");
-            }
-        }
+        sources.rearm();
         self.inboxes_changed(&Changes::Anything);
         self.archive_unknown();
         let has_link = self.links.present.is_some() || self.links.newcomer.is_some();
@@ -338,21 +310,5 @@ impl HostDaemon {
             return;
         }
         sources.socket.look_after(&self.dir, &self.workers.inputs);
-    }
-
-    /// Records something. Where that does not work it ends: nothing may follow from what is not
-    /// recorded, and the next host daemon finds it out again. Returns whether it is recorded.
-    pub(super) fn record(&mut self, record: HostRecord) -> bool {
-        let appended: Result<(), AppendLogError> = self.log.append(record);
-        if let Err(error) = &appended {
-            self.over = Some(Err(format!("cannot write host.jsonl: {error}")));
-        }
-        appended.is_ok()
-    }
-
-    /// Tells home something that a person should know.
-    pub(super) fn warn(&self, text: String) {
-        tracing::warn!("{text}");
-        self.links.say(&FromHost::Warning { text });
     }
 }

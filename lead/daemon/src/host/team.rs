@@ -15,8 +15,8 @@ use teamd_shared::link::{RosterChange, RosterLine, TeamNow, Whose};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, MEMBER_FOLDERS, TeamDir, TeamPath};
 
+use super::daemon::HostDaemon;
 use super::frames::whose;
-use super::run::HostDaemon;
 use super::state::HostRecord;
 use crate::core::incarnation::Incarnation;
 use crate::io::effects::{archive, forget_agent};
@@ -36,6 +36,8 @@ pub(super) struct HostRoster {
     lines: BTreeMap<Name, String>,
     /// Whether it has changed since it was written.
     is_new: bool,
+    /// Whether it has a member that was not in it when it was written.
+    has_newcomer: bool,
     /// Until when it is not written again: the file is written whole.
     rests: Option<Instant>,
 }
@@ -46,7 +48,7 @@ impl HostRoster {
             self.lines.clear();
         }
         for RosterLine { name, text } in change.members {
-            self.lines.insert(name, text);
+            self.has_newcomer |= self.lines.insert(name, text).is_none();
         }
         self.head = change.head;
         self.is_new |= !change.more;
@@ -61,6 +63,7 @@ impl HostRoster {
     fn write(&mut self, dir: &TeamDir, members: &BTreeSet<&Name>) -> Result<(), DirError> {
         self.lines.retain(|name, _| members.contains(name));
         self.is_new = false;
+        self.has_newcomer = false;
         let text = roster_text(&self.head, self.lines.values().map(String::as_str));
         let rest = RESTS * rest_after(text.len());
         self.rests = Some(Instant::now() + rest.max(LEAST_REST));
@@ -104,9 +107,20 @@ impl HostDaemon {
 
     /// Writes the roster for the workers, where it is due.
     pub(super) fn show_team(&mut self) {
-        if self.roster.due().is_none_or(|due| due > Instant::now()) {
-            return;
+        if self.roster.due().is_some_and(|due| due <= Instant::now()) {
+            self.write_roster();
         }
+    }
+
+    /// Does what a worker needs before it gets mail, which may be about a member that has just come.
+    pub(super) fn prepare_for_mail(&mut self) {
+        self.sync_inboxes();
+        if self.roster.is_new && self.roster.has_newcomer {
+            self.write_roster();
+        }
+    }
+
+    fn write_roster(&mut self) {
         self.sync_inboxes();
         let written = self.roster.write(&self.dir, &names_of(&self.team));
         if let Err(error) = written {
@@ -116,7 +130,7 @@ impl HostDaemon {
 
     /// Syncs the inboxes that were made: before a worker learns of their owners, by the roster or by
     /// mail, since what it sends to them must not be lost.
-    pub(super) fn sync_inboxes(&mut self) {
+    fn sync_inboxes(&mut self) {
         if !self.unsynced_inboxes {
             return;
         }

@@ -9,8 +9,8 @@ use teamd_shared::checkout::Checkout;
 use teamd_shared::host::{HostVitals, MOST_CHECKOUTS};
 use teamd_shared::machine::memory::{limited_cgroups, of_cgroup, of_machine, stalled};
 
-use super::run::HostDaemon;
-use crate::io::connections::Input;
+use super::daemon::HostDaemon;
+use crate::io::input::Input;
 
 impl HostDaemon {
     /// Has the machine measured.

@@ -11,7 +11,8 @@ use teamd_shared::process::How;
 
 use super::state::Spawned;
 use crate::core::incarnation::Incarnation;
-use crate::io::connections::{Connections, Inputs};
+use crate::io::connections::Connections;
+use crate::io::input::Inputs;
 use crate::io::reaper::{Beginning, ExitContext, Reaper};
 use crate::io::resources::start_worker;
 use crate::io::workers::{StartedWorker, Supervisor};
@@ -165,22 +166,18 @@ impl Workers {
     /// Has the end of an incarnation reported once nothing of it is left.
     pub(super) fn wait_until_empty(&mut self, spawned: &Spawned, how: How) {
         let member = &spawned.member;
-        let incarnation = Incarnation::of(member);
-        let beginning = Beginning {
-            at: member.begins_at,
-            conversation: member.conversation,
-            returned_up_to: spawned.returned_up_to,
-        };
         let may_begin_again = member.terms.restart == Restart::OnFailure;
         let workspace = PathBuf::from(&member.terms.workspace);
         let context = ExitContext {
             how,
-            beginning,
-            closed: self.connections.closed(&incarnation),
-            group: self.supervisor.leave(&incarnation),
-            lock_tells: self.supervisor.lock_tells(&incarnation),
+            beginning: Beginning::of(member, spawned.returned_up_to),
             next_works_in: may_begin_again.then_some(workspace),
         };
-        self.reaper.wait(incarnation, context);
+        self.reaper.process_exited(
+            Incarnation::of(member),
+            context,
+            &mut self.connections,
+            &mut self.supervisor,
+        );
     }
 }

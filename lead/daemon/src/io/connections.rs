@@ -2,199 +2,34 @@
 //! event loop.
 //!
 //! Each connection is a leaf: it holds no shared state, and reports by an [`Input`]. Every queue
-//! towards a peer is bounded, and a peer that does not read is cut off: no process waits for
-//! another.
+//! towards a peer is bounded ([`Outbound`]), and a peer that does not read is cut off: no process
+//! waits for another.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use teamd_shared::control::{
-    ByteStream, ConnectedLead, Connection, DialledHome, FromWorker, Greeting, Incoming, Listener,
-    McpServerReport, MemberServers, Outgoing, PROTOCOL, Peer, Refusal, RefusalCode, Reply,
-    TaggedCommand, ToWorker, WireError, WorkerState,
+    ConnectedLead, Connection, FromWorker, Greeting, Incoming, Listener, McpServerReport,
+    MemberServers, PROTOCOL, Peer, Refusal, RefusalCode, Reply, TaggedCommand, ToWorker, WireError,
 };
-use teamd_shared::environment::Environment;
-use teamd_shared::host::HostVitals;
-use teamd_shared::job::JobReport;
-use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
-use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::task::JoinHandle;
-use uuid::Uuid;
+use tokio::sync::oneshot;
 
 use crate::core::caller::ReplyTo;
 use crate::core::incarnation::Incarnation;
-use crate::io::jobs::steps::JobStep;
+use crate::io::input::{ConnectedClient, ConnectedWorker, DialledIn, Input, Inputs};
 use crate::io::known_leads::KnownLeads;
-use crate::io::links::{self, LinkNews, LinkedWorker};
+use crate::io::links::{self, LinkedWorker};
 use crate::io::mcp_leads::{self, LeadRecords};
+use crate::io::outbound::{Closed, Outbound};
 use crate::io::peer::{self, PeerState};
 
 /// How long a peer may take to greet.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many frames may wait for a peer that does not read. A batch of events may answer a command
-/// that asked for a thousand things at once, before anything of it is sent.
-const QUEUE: usize = 4096;
 /// How long accepting pauses when no descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// How many inputs may wait for the event loop: the connections then wait, and memory does not
-/// grow.
-pub(crate) const ROOM: usize = 1024;
-
-/// Where connections report to.
-pub(crate) type Inputs = mpsc::Sender<Input>;
-
-/// What connections report.
-#[derive(Debug)]
-pub(crate) enum Input {
-    /// A command is connected.
-    ClientConnected {
-        connection: u64,
-        client: Box<ConnectedClient>,
-    },
-    /// It wants something.
-    ClientAsks {
-        connection: u64,
-        request: TaggedCommand,
-    },
-    /// A worker has greeted on the connection that it inherited.
-    WorkerGreeted { incarnation: Incarnation },
-    /// A process is connected through the socket, and says that it is a worker; the event loop
-    /// checks it.
-    WorkerConnected(Box<ConnectedWorker>),
-    /// A worker says something.
-    WorkerSays {
-        connection: u64,
-        incarnation: Incarnation,
-        frame: FromWorker,
-    },
-    /// A connection is closed.
-    Gone { connection: u64 },
-    /// A link is connected to a host daemon.
-    LinkConnected {
-        connection: u64,
-        /// Takes frames of the link, each the text of one line.
-        outbound: Outbound<String>,
-        /// How the link has dialled home, if it has.
-        dials: Option<DialledHome>,
-    },
-    /// Home says something on it: the text of one frame.
-    LinkSays { connection: u64, line: String },
-    /// The link to a host reports something.
-    Link {
-        host: Name,
-        /// The number of the connection with that host.
-        connection: u64,
-        news: LinkNews,
-    },
-    /// A job on a host wants a step to be done.
-    JobStep(Box<JobStep>),
-    /// It has done its last one.
-    HostedJobEnded {
-        job: u64,
-        ended: Result<JobReport, String>,
-    },
-    /// What this machine has to give, as a host daemon has it measured.
-    Measured(Box<HostVitals>),
-    /// A host has dialled home.
-    Dialled(Box<DialledIn>),
-    /// A file does not cross that a host daemon was asked for.
-    NoFile { name: Uuid, why: String },
-}
-
-/// A connection that a host has made.
-#[derive(Debug)]
-pub(crate) struct DialledIn {
-    pub(crate) host: Name,
-    /// Which key has let it in.
-    pub(crate) key: String,
-    /// The file that is to be carried, in the place of the link.
-    pub(crate) file: Option<Uuid>,
-    pub(crate) stream: ByteStream,
-}
-
-/// A command, or a lead that is connected by MCP.
-#[derive(Debug)]
-pub(crate) struct ConnectedClient {
-    pub(crate) replies: Outbound<Reply>,
-    /// The process at the other end, as the kernel says.
-    pub(crate) process: Identity,
-    /// The lead that it is.
-    pub(crate) lead: Option<ConnectedLead>,
-}
-
-/// A worker on a connection through the socket, or a process that says it is one.
-#[derive(Debug)]
-pub(crate) struct ConnectedWorker {
-    pub(crate) connection: u64,
-    pub(crate) incarnation: Incarnation,
-    pub(crate) environment: Option<Environment>,
-    pub(crate) state: WorkerState,
-    /// The process at the other end, as the kernel says.
-    pub(crate) process: Identity,
-    pub(crate) outbound: Outbound<ToWorker>,
-}
-
-/// The way to a peer: a bounded queue, and the task that empties it.
-#[derive(Debug)]
-pub(crate) struct Outbound<T> {
-    queue: mpsc::Sender<T>,
-    writer: JoinHandle<()>,
-    cut_off: Arc<Notify>,
-}
-
-/// Tells a reader that nothing can be said to its peer any more.
-struct Closed {
-    /// The peer did not read. Its frames no longer count.
-    cut_off: Arc<Notify>,
-    /// The writer has ended, for any reason. What the peer said before that counts.
-    ended: oneshot::Receiver<()>,
-}
-
-impl<T: serde::Serialize + Send + Sync + 'static> Outbound<T> {
-    /// Tells whether nothing waits in the queue.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.queue.capacity() == QUEUE
-    }
-
-    /// Tells whether half of the queue is free: what can wait is said only then.
-    pub(crate) fn has_room(&self) -> bool {
-        self.queue.capacity() > QUEUE / 2
-    }
-
-    /// Starts the task. The reader ends when the task does, so that both directions are closed.
-    fn start(out: Outgoing<T>) -> (Self, Closed) {
-        let (queue, waiting) = mpsc::channel(QUEUE);
-        let (ends, ended) = oneshot::channel();
-        let writer = tokio::spawn(async move {
-            write(out, waiting).await;
-            drop(ends);
-        });
-        let cut_off = Arc::new(Notify::new());
-        (
-            Self {
-                queue,
-                writer,
-                cut_off: Arc::clone(&cut_off),
-            },
-            Closed { cut_off, ended },
-        )
-    }
-
-    /// Says something. A peer that does not read is cut off: its connection is closed, and it may
-    /// come again.
-    pub(crate) fn say(&self, frame: T) {
-        if self.queue.try_send(frame).is_err() && !self.writer.is_finished() {
-            tracing::warn!("a peer does not listen: its connection is closed");
-            self.writer.abort();
-            self.cut_off.notify_one();
-        }
-    }
-}
 
 /// Numbers the connections of this process.
 fn next_connection() -> u64 {
@@ -486,15 +321,6 @@ async fn listen<T: serde::de::DeserializeOwned>(
 async fn tell_last(inputs: &Inputs, input: Input) {
     if inputs.send(input).await.is_err() {
         tracing::debug!("the event loop has ended before a connection");
-    }
-}
-
-async fn write<T: serde::Serialize>(mut out: Outgoing<T>, mut queue: mpsc::Receiver<T>) {
-    while let Some(frame) = queue.recv().await {
-        if let Err(error) = out.send(&frame).await {
-            tracing::debug!("a peer does not listen: {error}");
-            return;
-        }
     }
 }
 

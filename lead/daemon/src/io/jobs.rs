@@ -26,8 +26,7 @@ use tokio::net::unix::pipe;
 use tokio::task::JoinHandle;
 
 use self::hosted::{HostedJobs, StepHere};
-use self::steps::JobStep;
-use super::connections::Inputs;
+use super::input::{Inputs, JobStep};
 use super::links::Links;
 use super::workers::Supervisor;
 use crate::core::event::Event;

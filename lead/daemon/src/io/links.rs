@@ -9,6 +9,7 @@ mod bulk;
 mod carry;
 mod deliveries;
 mod dial;
+mod door;
 mod files;
 mod guests;
 mod measurements;
@@ -21,34 +22,33 @@ use std::time::Instant;
 use teamd_shared::clock;
 use teamd_shared::control::{ByteStream, ToWorker, Welcome};
 use teamd_shared::environment::Environment;
-use teamd_shared::host::{Host, HostVitals, HostWay, key_id};
+use teamd_shared::host::{Host, HostVitals, HostWay, NatsLink};
 use teamd_shared::inbox::{LinePlace, ReadError, line_before, position_after};
 use teamd_shared::link::{
     HomeHello, MailLine, RosterChange, RosterLine, StartOrder, TeamNow, ToHost, Whose,
-    given_to_hosts, name_for_hosts,
+    given_to_hosts, name_for_hosts, settings_given_to_hosts,
 };
 use teamd_shared::member::Member;
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 pub(crate) use self::bulk::BulkChannel;
 use self::bulk::BulkWay;
-pub(crate) use self::carry::LinkNews;
-use self::carry::{LinkTask, QUEUE, next_number};
+use self::carry::{AbortedWhenDropped, LinkTask, QUEUE, next_number};
 use self::deliveries::Deliveries;
 use self::dial::Dialer;
-pub(crate) use self::dial::pause;
+use self::door::NatsDoor;
 use self::files::AwaitedFiles;
 use self::guests::Guests;
 pub(crate) use self::guests::refuse;
 pub(crate) use self::measurements::AwaitedVitals;
 use self::measurements::Measurements;
-use super::connections::{DialledIn, Inputs};
+use super::input::{DialledIn, Inputs};
 use super::mail_relay::{IntakeError, MailIntake, OutboxLine, OutboxReader};
 use super::roster_file::RosterFile;
 use crate::core::caller::ReplyTo;
@@ -94,6 +94,8 @@ struct Link {
     now: Arc<Notify>,
     /// Takes the connections of a host that dials home.
     guests: Option<mpsc::Sender<ByteStream>>,
+    /// Listens for a host that dials over a NATS cluster.
+    _door: Option<AbortedWhenDropped>,
     wants_room: Arc<AtomicBool>,
     /// Connections with a lower number are of an earlier task.
     first_connection: u64,
@@ -227,6 +229,7 @@ impl Links {
             replaces: self.replaces,
             challenge: Notify::new(),
         };
+        let mut door = None;
         let (task, guests) = match &host.way {
             HostWay::Ssh(place) => {
                 let dialer = Dialer {
@@ -236,9 +239,25 @@ impl Links {
                 };
                 (tokio::spawn(dialer.run()), None)
             }
-            HostWay::Invited(_) => {
+            HostWay::Invited(_) | HostWay::Nats(_) => {
                 let (sender, connections) = mpsc::channel(1);
-                let guests = Guests { task, connections };
+                let mut closed = None;
+                if let HostWay::Nats(link) = &host.way {
+                    let (closes, receiver) = watch::channel(None);
+                    closed = Some(receiver);
+                    let nats = NatsDoor {
+                        host: host.name.clone(),
+                        link: NatsLink::clone(link),
+                        dir: Arc::clone(&self.dir),
+                        closed: closes,
+                    };
+                    door = Some(AbortedWhenDropped(tokio::spawn(nats.run())));
+                }
+                let guests = Guests {
+                    task: Arc::new(task),
+                    connections,
+                    closed,
+                };
                 (tokio::spawn(guests.run()), Some(sender))
             }
         };
@@ -248,6 +267,7 @@ impl Links {
             task,
             now,
             guests,
+            _door: door,
             wants_room,
             first_connection,
             connection: None,
@@ -268,10 +288,10 @@ impl Links {
         let Some(link) = self.links.get(&host) else {
             return refuse(stream, format!("home has no host {host}"));
         };
-        let (HostWay::Invited(known), Some(guests)) = (&link.host.way, &link.guests) else {
+        let (Some(known), Some(guests)) = (link.host.way.invitation(), &link.guests) else {
             return refuse(stream, format!("home dials {host} itself"));
         };
-        if key_id(known) != key {
+        if known != key {
             return refuse(stream, format!("home has invited {host} with another key"));
         }
         if let Some(file) = file {
@@ -432,10 +452,11 @@ impl Links {
     }
 
     /// Records that a host does not obey: its link is not dialled again until a person has done
-    /// something.
+    /// something. What its task may have reported since counts for nothing: the refusal says why.
     pub(crate) fn refused(&mut self, host: &Name) {
         if let Some(link) = self.links.get_mut(host) {
             link.connection = None;
+            link.first_connection = next_number();
             link.task.abort();
         }
     }
@@ -534,7 +555,7 @@ impl Links {
                 place: place.clone(),
                 home: link.home,
             },
-            HostWay::Invited(_) => BulkWay::Host(self.files.clone()),
+            HostWay::Invited(_) | HostWay::Nats(_) => BulkWay::Host(self.files.clone()),
         };
         Some(BulkChannel {
             link: frames,
@@ -574,6 +595,10 @@ impl Links {
         let link = self.links.get(host);
         let names = link.map(|link| link.host.terms.env.as_slice());
         name_for_hosts(&mut environment, names.unwrap_or_default(), &member.terms);
+        let variables = match link.map(|link| &link.host.way) {
+            Some(HostWay::Nats(_)) => settings_given_to_hosts(&environment),
+            _ => given_to_hosts(&environment),
+        };
         let place = |offset| line_of(&self.dir, &member.name, offset);
         let returned = member.exit.as_ref().and_then(|exit| exit.returned_up_to);
         let order = StartOrder {
@@ -583,7 +608,7 @@ impl Links {
                 Some(position) => place(position.offset)?,
                 None => None,
             },
-            variables: given_to_hosts(&environment),
+            variables,
             asked: ordered.writable.clone(),
         };
         self.add_outbox(host, &member.name, None);

@@ -1,12 +1,14 @@
 //! What the daemon touches: one file for each owner of a resource. Nothing is decided here.
 
 pub(crate) mod approve_codes;
+pub(crate) mod carrier;
 pub(crate) mod cgroup;
 pub(crate) mod checkouts;
 pub(crate) mod connections;
 pub(crate) mod copies;
 pub(crate) mod effects;
 pub(crate) mod hooks;
+pub(crate) mod input;
 pub(crate) mod jobs;
 pub(crate) mod journal;
 pub(crate) mod known_leads;
@@ -16,9 +18,12 @@ pub(crate) mod lock;
 pub(crate) mod mail_relay;
 pub(crate) mod mcp_leads;
 pub(crate) mod memory_file;
+pub(crate) mod nats;
 pub(crate) mod orphans;
+pub(crate) mod outbound;
 mod peer;
 pub(crate) mod reaper;
+pub(crate) mod redial;
 pub(crate) mod resources;
 pub(crate) mod roster_file;
 pub(crate) mod signals;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use teamd_shared::inbox::{self, ReadError, Unread};
-use teamd_shared::member::Emptied;
+use teamd_shared::member::{Emptied, Member};
 use teamd_shared::mutant;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -22,6 +22,7 @@ use teamd_shared::transcript;
 use tokio::sync::{mpsc, oneshot};
 
 use super::cgroup::{CgroupHandle, Emptiness};
+use super::connections::Connections;
 use super::lock::try_liveness_lock;
 use super::workers::Supervisor;
 use crate::core::event::{Ended, Event};
@@ -60,21 +61,34 @@ pub(crate) struct Beginning {
     pub(crate) returned_up_to: Option<Position>,
 }
 
-/// What must be known of an incarnation whose process has ended, to wait until nothing of it is
-/// left.
+impl Beginning {
+    pub(crate) fn of(member: &Member, returned_up_to: Option<Position>) -> Self {
+        Self {
+            at: member.begins_at,
+            conversation: member.conversation,
+            returned_up_to,
+        }
+    }
+}
+
+/// What is known of an incarnation whose process has ended.
 pub(crate) struct ExitContext {
     /// How its process ended.
     pub(crate) how: How,
     /// How its conversation began.
     pub(crate) beginning: Beginning,
+    /// Where its next incarnation would work, if it may be started again.
+    pub(crate) next_works_in: Option<PathBuf>,
+}
+
+/// What tells when nothing of an incarnation is left.
+pub(crate) struct Remains {
     /// Ends when its connection has: what it said last comes first, SIGTERM's farewell for one.
     pub(crate) closed: Option<oneshot::Receiver<()>>,
     /// Its cgroup, if it has one.
     pub(crate) group: Option<CgroupHandle>,
     /// Whether its liveness lock tells anything.
     pub(crate) lock_tells: bool,
-    /// Where its next incarnation would work, if it may be started again.
-    pub(crate) next_works_in: Option<PathBuf>,
 }
 
 /// What an incarnation left in its files.
@@ -100,13 +114,35 @@ impl Reaper {
         self.exited_at.keys().next()
     }
 
+    /// Reports the end of an incarnation once nothing of it is left: takes over what there is of it.
+    pub(crate) fn process_exited(
+        &mut self,
+        incarnation: Incarnation,
+        context: ExitContext,
+        connections: &mut Connections,
+        supervisor: &mut Supervisor,
+    ) {
+        let remains = Remains {
+            closed: connections.closed(&incarnation),
+            group: supervisor.leave(&incarnation),
+            lock_tells: supervisor.lock_tells(&incarnation),
+        };
+        self.wait(incarnation, context, remains);
+    }
+
     /// Reports the end of an incarnation once nothing of it is left.
-    pub(crate) fn wait(&mut self, incarnation: Incarnation, context: ExitContext) {
+    pub(super) fn wait(
+        &mut self,
+        incarnation: Incarnation,
+        context: ExitContext,
+        remains: Remains,
+    ) {
         self.exited_at.insert(incarnation.clone(), Instant::now());
         tokio::spawn(report_end(
             Arc::clone(&self.dir),
             incarnation,
             context,
+            remains,
             self.ends.clone(),
         ));
     }
@@ -167,16 +203,19 @@ async fn report_end(
     dir: Arc<TeamDir>,
     incarnation: Incarnation,
     context: ExitContext,
+    remains: Remains,
     ends: mpsc::UnboundedSender<Event>,
 ) {
     let ExitContext {
         how: How { code, signal, ours },
         beginning,
+        next_works_in,
+    } = context;
+    let Remains {
         closed,
         group,
         lock_tells,
-        next_works_in,
-    } = context;
+    } = remains;
     if let Some(closed) = closed
         && tokio::time::timeout(LAST_FRAMES, closed).await.is_err()
     {

@@ -25,9 +25,10 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use super::approve_codes::ApproveCodes;
 use super::checkouts::resolve_visible;
-use super::connections::{Connections, Inputs, serve_inherited};
+use super::connections::{Connections, serve_inherited};
 use super::effects::Effects;
 use super::hooks::{CODE, Hook, Hooks};
+use super::input::Inputs;
 use super::jobs::{JobMeans, JobRunner};
 use super::journal::Journal;
 use super::links::{Links, whose};

@@ -5,7 +5,8 @@ use teamd_shared::control::Listener;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use tokio::task::JoinHandle;
 
-use crate::io::connections::{Inputs, accept};
+use crate::io::connections::accept;
+use crate::io::input::Inputs;
 use teamd_client::error::CommandError;
 
 /// The socket that the daemon listens on.

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 use rustix::process::Signal;
+use teamd_shared::control::ToWorker;
 use teamd_shared::environment::Environment;
 use teamd_shared::inbox;
 use teamd_shared::logging;
@@ -31,6 +32,7 @@ use crate::confinement::TeamConfinement;
 use crate::core::incarnation::Incarnation;
 use crate::io::cgroup::{CgroupHandle, Cgroups};
 use crate::io::hooks::HookPids;
+use crate::io::input::ConnectedWorker;
 use crate::io::orphans::{OrphanReport, Orphans};
 use teamd_client::programs::{self, Program};
 
@@ -404,6 +406,19 @@ impl Supervisor {
     /// Returns the process of an incarnation.
     pub(crate) fn identity(&self, incarnation: &Incarnation) -> Option<&Identity> {
         self.processes.get(incarnation).map(ProcessHandle::identity)
+    }
+
+    /// Tells whether a worker that has connected is the process that was started for its incarnation.
+    /// Another one hears that `known_by` knows no such incarnation.
+    pub(crate) fn recognizes(&self, worker: &ConnectedWorker, known_by: &str) -> bool {
+        if self.identity(&worker.incarnation) == Some(&worker.process) {
+            return true;
+        }
+        let Incarnation { name, number } = &worker.incarnation;
+        tracing::warn!("a stranger says that it is {name} (incarnation {number})");
+        let why = format!("{known_by} knows no such incarnation of {name}");
+        worker.outbound.say(ToWorker::Stranger { why });
+        false
     }
 
     /// Reaps the process with this number, which has ended. Returns what it was, and how it ended

@@ -8,6 +8,7 @@ use std::process::{Command as Process, Stdio};
 
 use serde_json::json;
 use teamd_client::act::auto_start::ensure_daemon;
+use teamd_client::args::NatsArgs;
 use teamd_client::context::Context;
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
@@ -19,7 +20,7 @@ use teamd_shared::name::Name;
 use teamd_shared::team_file::HostTable;
 use teamd_shared::user_dirs::login_dir;
 
-use super::{ask, of_file, recorded};
+use super::{ask, invite_nats, of_file, recorded};
 use crate::at::quoted;
 
 /// The key of a host.
@@ -30,13 +31,24 @@ struct HostKey {
     file: Option<PathBuf>,
 }
 
+/// What a person says of a host that is to dial home.
+pub(super) struct Invitation {
+    pub(super) name: Name,
+    /// The line of its public key.
+    pub(super) public_key: Option<String>,
+    /// The NATS cluster over which it dials.
+    pub(super) nats: NatsArgs,
+    pub(super) allow_weak_sandbox: bool,
+}
+
 /// Adds a host that dials home, and prints what lets it in.
-pub(super) fn run(
-    context: &Context,
-    name: Name,
-    given: Option<&str>,
-    allow_weak_sandbox: bool,
-) -> CommandResult {
+pub(super) fn run(context: &Context, invitation: Invitation) -> CommandResult {
+    let Invitation {
+        name,
+        public_key: given,
+        nats,
+        allow_weak_sandbox,
+    } = invitation;
     can_be_host(&name).map_err(|why| usage(why, "take another name"))?;
     let table = context.team_file()?.hosts.get(&name);
     if table.is_some_and(HostTable::names_place) {
@@ -49,9 +61,27 @@ pub(super) fn run(
     let before = recorded(context, &name)?;
     let from_file = of_file(context, &name, before.as_ref())?;
     ensure_daemon(context, false, |_| Ok(()))?;
-    let file = key_file(context, &name)?;
     let known = before.as_ref().map(|host| &host.way);
-    let key = match (given, known) {
+    let known_link = match known {
+        Some(HostWay::Nats(link)) if given.is_none() => Some(link.as_ref()),
+        _ => None,
+    };
+    if nats.nats.is_some() || known_link.is_some() {
+        let link = invite_nats::link(&name, nats, known_link)?;
+        let host = Host {
+            allow_weak_sandbox: allow_weak_sandbox
+                || before.as_ref().is_some_and(|host| host.allow_weak_sandbox),
+            way: HostWay::Nats(Box::new(link.clone())),
+            terms: from_file
+                .or(before)
+                .map(|host| host.terms)
+                .unwrap_or_default(),
+            name,
+        };
+        return invite_nats::invite(context, host, &link);
+    }
+    let file = key_file(context, &name)?;
+    let key = match (given.as_deref(), known) {
         (Some(line), _) => HostKey {
             public: public_key(line)
                 .map_err(|why| usage(why, "take the line of a file like ~/.ssh/id_ed25519.pub"))?,
@@ -85,7 +115,7 @@ pub(super) fn run(
     show(context, &name, &key)
 }
 
-fn usage(why: String, hint: &str) -> CommandError {
+pub(super) fn usage(why: String, hint: &str) -> CommandError {
     CommandError::new(ExitCode::Usage, why).hint(hint)
 }
 
@@ -228,8 +258,24 @@ fn authorized(teamd: &Path, dir: &Path, name: &Name, key: &str) -> Result<String
     ))
 }
 
+/// Notes what lets a host in that was removed.
+pub(super) fn note_what_is_left(context: &Context, host: &Host) {
+    let note = match &host.way {
+        HostWay::Ssh(_) => return,
+        HostWay::Invited(_) => format!(
+            "its key opens no link any more: its line in ~/.ssh/authorized_keys ends in {}",
+            comment(&host.name)
+        ),
+        HostWay::Nats(link) => format!(
+            "home does not listen for it any more: its subjects on the cluster are {}.>",
+            link.subject
+        ),
+    };
+    context.out.note(note);
+}
+
 /// Returns the comment of the line of a host in `authorized_keys`.
-pub(super) fn comment(name: &Name) -> String {
+fn comment(name: &Name) -> String {
     format!("teamd-host-{name}")
 }
 

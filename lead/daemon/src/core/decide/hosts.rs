@@ -40,7 +40,7 @@ impl DecisionView<'_> {
         if hosts.and_then(|hosts| hosts.get(&host.name)) == Some(host) {
             return Ok(dial.act(wait));
         }
-        let is_elsewhere = |known: &Host| known.way != host.way;
+        let is_elsewhere = |known: &Host| known.way.is_elsewhere(&host.way);
         let known = hosts.and_then(|hosts| hosts.get(&host.name));
         if known.is_some_and(is_elsewhere) {
             self.has_no_members(&host.name)?;
@@ -55,7 +55,7 @@ impl DecisionView<'_> {
         };
         let answer = match (&host.way, known) {
             // A person there must do something first.
-            (HostWay::Invited(_), None) => {
+            (way, None) if way.dials_home() => {
                 Action::Reply(client, Ok(Done::Hosts(self.shown(&hosts))))
             }
             _ => wait,
@@ -63,7 +63,7 @@ impl DecisionView<'_> {
         let mut changed = self.changed_hosts(hosts);
         // A link to another place is another link, and so is one with other promises.
         let is_other = |known: &Host| {
-            is_elsewhere(known) || known.allow_weak_sandbox != host.allow_weak_sandbox
+            known.way != host.way || known.allow_weak_sandbox != host.allow_weak_sandbox
         };
         if known.is_some_and(is_other) {
             changed = changed.act(Action::HangUp(host.name.clone()));
@@ -75,8 +75,9 @@ impl DecisionView<'_> {
     fn has_no_key_of_another(&self, host: &Host) -> Result<(), Refusal> {
         let hosts = self.team.hosts.iter().flat_map(|hosts| &hosts.list);
         let mut others = hosts.filter(|other| other.name != host.name);
-        let is_invited = matches!(host.way, HostWay::Invited(_));
-        let Some(other) = others.find(|other| is_invited && other.way == host.way) else {
+        let key = host.way.invitation();
+        let Some(other) = others.find(|other| key.is_some() && other.way.invitation() == key)
+        else {
             return Ok(());
         };
         let message = format!("{} has that key already", other.name);
@@ -179,7 +180,9 @@ impl DecisionView<'_> {
                     || LinkState::Unreachable {
                         why: match host.way {
                             HostWay::Ssh(_) => "it is being dialled".to_owned(),
-                            HostWay::Invited(_) => "it has not dialled home".to_owned(),
+                            HostWay::Invited(_) | HostWay::Nats(_) => {
+                                "it has not dialled home".to_owned()
+                            }
                         },
                     },
                     |link| link.state.clone(),

@@ -15,9 +15,9 @@ use teamd_shared::work::FinalCheck;
 use super::{Decision, DecisionView, conflict, or_refuse};
 use crate::core::caller::{Actor, ReplyTo};
 use crate::core::event::Action;
+use crate::core::host_link::HostLink;
 use crate::core::incarnation::Incarnation;
 use crate::core::job::{Job, SuspendedCommand, Then};
-use crate::core::runtime::HostLink;
 
 impl DecisionView<'_> {
     /// Continues the decision that a job was begun for. The report of an unwanted job has no

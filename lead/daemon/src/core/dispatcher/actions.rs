@@ -11,10 +11,11 @@ use super::{Dispatcher, RETRY};
 use crate::core::decide::called_off;
 use crate::core::directive::{directive, welcome};
 use crate::core::event::{Action, Event, Ordered};
+use crate::core::host_link::HostLink;
 use crate::core::incarnation::Incarnation;
 use crate::core::io::Io;
 use crate::core::job::Job;
-use crate::core::runtime::{HostLink, WorkerLink};
+use crate::core::runtime::WorkerLink;
 use crate::core::watchdog::LookResult;
 
 /// The pause before a check that could not run is tried again.

@@ -1,30 +1,15 @@
 //! The links to the hosts, as they are reported. Nothing of that is journaled: a host that cannot
 //! be reached has ended nothing.
 
-use teamd_shared::host::{AwaitedHost, LinkState};
+use teamd_shared::host::AwaitedHost;
 use teamd_shared::journal::Team;
 use teamd_shared::member::{Gate, Member};
 use teamd_shared::name::Name;
 
 use super::member::WorkerLink;
 use super::{MemberRuntime, Runtime};
+use crate::core::host_link::HostLink;
 use crate::core::incarnation::Incarnation;
-
-/// The link to one host.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct HostLink {
-    pub(crate) state: LinkState,
-    /// Seconds since 1970, when that began.
-    pub(crate) since: f64,
-    /// The version of the program there.
-    pub(crate) version: Option<String>,
-}
-
-impl HostLink {
-    pub(crate) fn is_up(&self) -> bool {
-        self.state == LinkState::Up
-    }
-}
 
 impl Runtime {
     /// Records what became of a link. Without it no frame of a worker there counts, and its clocks

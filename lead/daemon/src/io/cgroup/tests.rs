@@ -16,7 +16,7 @@ use super::limits::{hold, memory, prefer, procs};
 use super::*;
 use crate::core::event::Event;
 use crate::io::lock::liveness_lock_is_held;
-use crate::io::reaper::{Beginning, ExitContext, Reaper};
+use crate::io::reaper::{Beginning, ExitContext, Reaper, Remains};
 
 fn alice(incarnation: u32) -> Incarnation {
     Incarnation {
@@ -233,13 +233,15 @@ impl Real {
                 ..How::default()
             },
             beginning: Beginning::default(),
+            next_works_in: None,
+        };
+        let remains = Remains {
             closed: None,
             group: Some(group),
             lock_tells: true,
-            next_works_in: None,
         };
         block_on(async {
-            Reaper::new(Arc::clone(&self.dir), ends).wait(alice(1), context);
+            Reaper::new(Arc::clone(&self.dir), ends).wait(alice(1), context, remains);
             match ended.recv().await {
                 Some(Event::Ended { ended, .. }) => ended.emptied,
                 other => panic!("{other:?}"),

@@ -11,9 +11,10 @@ use teamd_shared::name::Name;
 use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
-use super::steps::{HostedJob, JobStep, unreachable};
+use super::steps::{HostedJob, unreachable};
 use super::{JobMeans, JobProcess, MOST};
 use crate::core::runtime::first_line;
+use crate::io::input::JobStep;
 use crate::io::links::Links;
 
 type Reply = oneshot::Sender<Result<JobReport, String>>;

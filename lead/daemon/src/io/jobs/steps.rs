@@ -18,22 +18,11 @@ use teamd_shared::task::TaskId;
 use tokio::sync::{Mutex, Semaphore, oneshot};
 use uuid::Uuid;
 
-use crate::io::connections::{Input, Inputs};
+use crate::io::input::{Input, Inputs, JobStep};
 use crate::io::links::BulkChannel;
 
 /// How long a host may take for a step beside its scripts.
 const ANSWERS: Duration = Duration::from_secs(60);
-
-/// What a job on a host asks the event loop for.
-#[derive(Debug)]
-pub(crate) struct JobStep {
-    /// The job.
-    pub(crate) job: u64,
-    /// Where it is done: on this host, or at home.
-    pub(crate) host: Option<Name>,
-    pub(crate) order: GitOrder,
-    pub(crate) reply: oneshot::Sender<Result<JobReport, String>>,
-}
 
 /// A job for a checkout on a host.
 #[derive(Debug)]

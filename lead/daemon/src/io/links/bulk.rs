@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::dial::ssh_host;
 use super::files::AwaitedFiles;
-use crate::io::ssh::last_of;
+use crate::io::carrier::last_of;
 use crate::io::stream::{read_line, shown};
 use crate::io::transfer::{send_file, written};
 

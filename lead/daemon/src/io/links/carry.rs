@@ -9,11 +9,11 @@ use std::time::Duration;
 use teamd_shared::host::{Host, HostWay, LinkState};
 use teamd_shared::link::{FromHost, HostHello, LINK_PROTOCOL, MAX_LINK_FRAME, REFUSED, ToHost};
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use crate::io::connections::{Input, Inputs};
+use crate::io::input::{Input, Inputs, LinkNews};
 use crate::io::stream::{read_line, shown, until_magic};
 
 /// How many frames may wait for a link that is slow.
@@ -29,33 +29,6 @@ const LOOKS: Duration = Duration::from_secs(5);
 const ANSWERS: Duration = Duration::from_secs(10);
 /// How long a host may take to answer on a connection while it waits with another one.
 pub(super) const CHALLENGE: Duration = Duration::from_secs(3);
-
-/// What a link reports.
-#[derive(Debug)]
-pub(crate) enum LinkNews {
-    /// The host has said who it is.
-    Up {
-        /// The version of the program there.
-        version: String,
-        /// Why commands cannot be confined there as promised, if they cannot.
-        weakness: Option<String>,
-        /// Where frames to it go.
-        frames: mpsc::Sender<ToHost>,
-        /// Ends the connection.
-        cut: Arc<Notify>,
-    },
-    /// It says something. The permit holds the room that the frame takes, until it is handled.
-    Says(Box<FromHost>, OwnedSemaphorePermit),
-    /// What was said to it is on its way: there is room for more.
-    HasRoom,
-    /// The connection has ended, or could not be made.
-    Down {
-        /// How it is now.
-        state: LinkState,
-        /// The version of the program there, if the host has said who it is.
-        version: Option<String>,
-    },
-}
 
 /// What the task of a link needs, whichever side dials.
 #[derive(Debug)]
@@ -86,7 +59,7 @@ impl LinkTask {
     fn verb(&self) -> &'static str {
         match self.host.way {
             HostWay::Ssh(_) => "add",
-            HostWay::Invited(_) => "invite",
+            HostWay::Invited(_) | HostWay::Nats(_) => "invite",
         }
     }
 
@@ -97,7 +70,9 @@ impl LinkTask {
             HostWay::Ssh(_) => {
                 format!("`teamctl host add {name} --install` installs teamd {version} there")
             }
-            HostWay::Invited(_) => format!("install teamd {version} on {name}"),
+            HostWay::Invited(_) | HostWay::Nats(_) => {
+                format!("install teamd {version} on {name}")
+            }
         }
     }
 
@@ -144,7 +119,7 @@ impl LinkTask {
         };
         let version = version.insert(shown(&hello.version)).clone();
         if let Some((why, hint)) = self.refusal(&hello) {
-            if let HostWay::Invited(_) = self.host.way {
+            if self.host.way.dials_home() {
                 // A frame is an object: the host takes another line for the reason.
                 let line = format!("{REFUSED}{why}\n");
                 let said = sends.write_all(line.as_bytes()).await;
@@ -217,7 +192,8 @@ impl LinkTask {
 }
 
 /// A task that ends with what has started it.
-struct AbortedWhenDropped(JoinHandle<()>);
+#[derive(Debug)]
+pub(super) struct AbortedWhenDropped(pub(super) JoinHandle<()>);
 
 impl Drop for AbortedWhenDropped {
     fn drop(&mut self) {

@@ -3,7 +3,6 @@
 //! The task of a link remembers nothing of what it carries. What comes of it is reported by [`LinkTask`].
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use teamd_shared::host::{LinkState, line_there};
 use teamd_shared::name::Name;
@@ -11,13 +10,11 @@ use tokio::process::Command;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::carry::{LinkNews, LinkTask, next_number, unreachable};
-use crate::io::ssh::{SshChannel, SshEnd, ssh};
-
-/// The pause between two attempts, in the first minute and later.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
-/// How many attempts have the short pause.
-const QUICK_ATTEMPTS: u32 = 30;
+use super::carry::{LinkTask, next_number, unreachable};
+use crate::io::carrier::{CarrierChannel, CarrierEnd};
+use crate::io::input::LinkNews;
+use crate::io::redial::until_next_attempt;
+use crate::io::ssh::ssh;
 
 /// Dials a host.
 #[derive(Debug)]
@@ -55,7 +52,10 @@ impl Dialer {
                 self.now.notified().await;
                 continue;
             }
-            drop(tokio::time::timeout(pause(attempts), self.now.notified()).await);
+            tokio::select! {
+                () = until_next_attempt(attempts) => {}
+                () = self.now.notified() => {}
+            }
         }
     }
 
@@ -71,11 +71,11 @@ impl Dialer {
 
     /// Carries frames until the connection ends. Returns how.
     async fn connect(&self, connection: u64, replaces: bool) -> ConnectionEnd {
-        let channel = match SshChannel::open(self.command(replaces)) {
+        let channel = match CarrierChannel::open(self.command(replaces)) {
             Ok(channel) => channel,
             Err(why) => return ConnectionEnd::before(unreachable(why)),
         };
-        let SshChannel {
+        let CarrierChannel {
             mut reads,
             writes,
             mut process,
@@ -92,15 +92,6 @@ impl Dialer {
             }
         };
         ConnectionEnd { version, state }
-    }
-}
-
-/// Returns how long to wait behind so many attempts that have failed.
-pub(crate) fn pause(attempts: u32) -> Duration {
-    if attempts <= QUICK_ATTEMPTS {
-        PAUSES.0
-    } else {
-        PAUSES.1
     }
 }
 
@@ -126,19 +117,24 @@ impl ConnectionEnd {
 }
 
 /// Says whether trying again can help.
-fn state_of_end(name: &Name, end: SshEnd) -> LinkState {
+fn state_of_end(name: &Name, end: CarrierEnd) -> LinkState {
     let attention = |hint: String| LinkState::NeedsAttention {
         why: end.to_string(),
         hint,
     };
     match end {
-        SshEnd::NoLogin => attention(format!(
+        CarrierEnd::NoLogin => attention(format!(
             "`teamctl host login {name}` asks you what ssh needs"
         )),
-        SshEnd::UnknownHostKey => attention(format!("`teamctl host login {name}` shows it")),
-        SshEnd::NoProgram => attention(format!("`teamctl host add {name} --install` installs it")),
-        SshEnd::Done | SshEnd::Hangs => unreachable(end.to_string()),
-        SshEnd::Other(why) => unreachable(why),
+        CarrierEnd::UnknownHostKey => attention(format!("`teamctl host login {name}` shows it")),
+        CarrierEnd::NoProgram => {
+            attention(format!("`teamctl host add {name} --install` installs it"))
+        }
+        CarrierEnd::NeedsPerson(_) => {
+            attention(format!("`teamctl host login {name}` dials it again"))
+        }
+        CarrierEnd::Done | CarrierEnd::Hangs => unreachable(end.to_string()),
+        CarrierEnd::Other(why) => unreachable(why),
     }
 }
 
@@ -150,9 +146,9 @@ mod tests {
     fn only_what_a_person_can_mend_is_not_dialled_again() {
         let name = Name::new("box").unwrap();
         let needs = |end| matches!(state_of_end(&name, end), LinkState::NeedsAttention { .. });
-        assert!(needs(SshEnd::NoLogin));
-        assert!(needs(SshEnd::UnknownHostKey));
-        assert!(needs(SshEnd::NoProgram));
-        assert!(!needs(SshEnd::Other("no route".to_owned())));
+        assert!(needs(CarrierEnd::NoLogin));
+        assert!(needs(CarrierEnd::UnknownHostKey));
+        assert!(needs(CarrierEnd::NoProgram));
+        assert!(!needs(CarrierEnd::Other("no route".to_owned())));
     }
 }

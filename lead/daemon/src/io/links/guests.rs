@@ -1,16 +1,18 @@
 //! Waiting for one host that dials home. A connection that it makes takes the place of one that does
 //! not answer any more, since a network that is gone ends nothing; one that answers stays.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use teamd_shared::control::ByteStream;
 use teamd_shared::host::LinkState;
 use teamd_shared::link::{HomeOffer, LINK_PROTOCOL, MAGIC, REFUSED};
 use tokio::io::AsyncWriteExt;
-use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
 
-use super::carry::{CHALLENGE, LinkNews, LinkTask, next_number, unreachable};
+use super::carry::{CHALLENGE, LinkTask, next_number, unreachable};
+use crate::io::input::LinkNews;
 
 /// How long a host may take to read the first two lines.
 const OFFER: Duration = Duration::from_secs(10);
@@ -22,51 +24,83 @@ const ENDS: Duration = CHALLENGE.saturating_add(Duration::from_secs(1));
 /// Takes the connections of a host that dials.
 #[derive(Debug)]
 pub(super) struct Guests {
-    pub(super) task: LinkTask,
+    pub(super) task: Arc<LinkTask>,
     pub(super) connections: mpsc::Receiver<ByteStream>,
+    /// Why no host can dial now, where home must listen for it; none if it does.
+    pub(super) closed: Option<watch::Receiver<Option<LinkState>>>,
 }
 
 impl Guests {
     /// Takes one connection after the other, until no more can come.
-    pub(super) async fn run(self) {
-        let Self {
-            task,
-            mut connections,
-        } = self;
-        let mut replaces = task.replaces;
-        let mut next = timeout(DIALS, connections.recv()).await.unwrap_or(None);
-        if next.is_none() {
-            let state = unreachable("it has not dialled home".to_owned());
-            let down = LinkNews::Down {
-                state,
-                version: None,
-            };
-            if !task.report(next_number(), down).await {
-                return;
-            }
-        }
+    pub(super) async fn run(mut self) {
+        let mut replaces = self.task.replaces;
+        let mut next = None;
+        // Why the last connection ended; none if there was none, and the host may be dialling.
+        let mut last = None;
         loop {
             let newest = match next.take() {
                 Some(newer) => Some(newer),
-                None => connections.recv().await,
+                None => self.wait(&mut last).await,
             };
             let Some(stream) = newest else {
                 return;
             };
             let number = next_number();
             let mut version = None;
-            let served = serve(&task, number, (stream, replaces), &mut version);
-            let ended = while_it_lives(&task, served, &mut connections, &mut next).await;
+            let served = serve(&self.task, number, (stream, replaces), &mut version);
+            let ended = while_it_lives(&self.task, served, &mut self.connections, &mut next).await;
             replaces &= version.is_none();
             let state = match ended {
                 Ok(()) => unreachable("it has hung up".to_owned()),
                 Err(state) => state,
             };
+            last = Some(state.clone());
             let down = LinkNews::Down { state, version };
-            if !task.report(number, down).await {
+            if !self.task.report(number, down).await {
                 return;
             }
         }
+    }
+
+    /// Waits for a connection, and reports why there is none. None if no more can come.
+    async fn wait(&mut self, last: &mut Option<LinkState>) -> Option<ByteStream> {
+        let mut reported = last.clone();
+        loop {
+            let closed = self.closed.as_mut();
+            let closed = closed.and_then(|closed| closed.borrow_and_update().clone());
+            let may_dial = closed.is_none() && last.is_none();
+            let state = closed.or_else(|| last.clone());
+            if state != reported
+                && let Some(state) = &state
+            {
+                let down = LinkNews::Down {
+                    state: state.clone(),
+                    version: None,
+                };
+                if !self.task.report(next_number(), down).await {
+                    return None;
+                }
+            }
+            reported = state;
+            tokio::select! {
+                newest = self.connections.recv() => return newest,
+                () = changed(&mut self.closed) => {}
+                () = sleep(DIALS), if may_dial => {
+                    *last = Some(unreachable("it has not dialled home".to_owned()));
+                }
+            }
+        }
+    }
+}
+
+/// Waits until home listens, or does not any more.
+async fn changed(closed: &mut Option<watch::Receiver<Option<LinkState>>>) {
+    let changes = match closed {
+        Some(closed) => closed.changed().await.is_ok(),
+        None => false,
+    };
+    if !changes {
+        std::future::pending().await
     }
 }
 

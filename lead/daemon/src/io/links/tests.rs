@@ -26,13 +26,17 @@ fn member() -> Member {
     }
 }
 
-/// A team directory, which goes with what is returned, and its links.
-fn links() -> (tempfile::TempDir, Links) {
+/// A team directory, which goes with what is returned, and its links: one to a host that is not
+/// connected.
+fn links_with_box() -> (tempfile::TempDir, Links, Name) {
     let scratch = tempfile::tempdir().unwrap();
     let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
     dir.furnish().unwrap();
     let (inputs, _) = mpsc::channel(1);
-    (scratch, Links::new(dir, inputs))
+    let mut links = Links::new(dir, inputs);
+    let host = Name::new("box").unwrap();
+    links.links.insert(host.clone(), link_to(&host));
+    (scratch, links, host)
 }
 
 fn link_to(host: &Name) -> Link {
@@ -46,6 +50,7 @@ fn link_to(host: &Name) -> Link {
         home: Uuid::nil(),
         task: tokio::spawn(async {}),
         guests: None,
+        _door: None,
         first_connection: 0,
         now: Arc::new(Notify::new()),
         wants_room: Arc::new(AtomicBool::new(false)),
@@ -65,9 +70,7 @@ fn connect(links: &mut Links, host: &Name) -> mpsc::Receiver<ToHost> {
 
 #[tokio::test]
 async fn a_second_question_does_not_hide_what_a_host_has_just_answered() {
-    let (_scratch, mut links) = links();
-    let host = Name::new("box").unwrap();
-    links.links.insert(host.clone(), link_to(&host));
+    let (_scratch, mut links, host) = links_with_box();
     let mut told = connect(&mut links, &host);
     assert!(links.ask_vitals().is_empty(), "it has not said what it has");
     links.says_what_it_has(&host);
@@ -95,9 +98,7 @@ async fn a_second_question_does_not_hide_what_a_host_has_just_answered() {
 /// begun, and run there.
 #[tokio::test]
 async fn nothing_is_started_before_the_host_has_said_what_it_has() {
-    let (_scratch, mut links) = links();
-    let host = Name::new("box").unwrap();
-    links.links.insert(host.clone(), link_to(&host));
+    let (_scratch, mut links, host) = links_with_box();
     let ordered = Ordered {
         environment: Environment::default(),
         writable: Vec::new(),
@@ -114,4 +115,16 @@ async fn nothing_is_started_before_the_host_has_said_what_it_has() {
     assert!(start(&mut links));
     let frame = said.try_recv().unwrap();
     assert!(matches!(frame, ToHost::Start(_)), "{frame:?}");
+}
+
+/// The connection ends behind a refusal, and its end says less.
+#[tokio::test]
+async fn the_end_of_a_connection_does_not_take_the_place_of_a_refusal() {
+    let (_scratch, mut links, host) = links_with_box();
+    let (frames, _said) = mpsc::channel(QUEUE);
+    let number = next_number();
+    let cut = Arc::new(Notify::new());
+    links.connected(&host, number, ("0".to_owned(), None), (frames, cut));
+    links.refused(&host);
+    assert!(!links.disconnected(&host, number));
 }

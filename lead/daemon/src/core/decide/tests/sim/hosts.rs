@@ -19,8 +19,9 @@ use super::daemon::Daemon;
 use super::machine::{Up, identity};
 use super::world::World;
 use crate::core::event::{Ended, Event};
+use crate::core::host_link::HostLink;
 use crate::core::incarnation::Incarnation;
-use crate::core::runtime::{HostLink, members_of};
+use crate::core::runtime::members_of;
 
 /// Whose members live there.
 pub(super) const HOSTED: &str = "carol";

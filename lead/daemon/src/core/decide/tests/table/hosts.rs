@@ -11,7 +11,8 @@ use uuid::Uuid;
 use super::super::harness::{CLIENT, GRACE, Harness, WATCHDOG, incarnation, name, order, refusal};
 use crate::core::caller::Actor;
 use crate::core::event::{Action, Event};
-use crate::core::runtime::{HostLink, WorkerLink};
+use crate::core::host_link::HostLink;
+use crate::core::runtime::WorkerLink;
 
 fn link(harness: &mut Harness, state: LinkState) {
     let since = harness.now.wall;

@@ -1,0 +1,90 @@
+//! `teamctl host invite --nats`: a host dials home over a NATS cluster, where credentials of the
+//! cluster let both in. The cluster keeps each end to its subjects.
+
+use serde_json::json;
+use teamd_client::args::NatsArgs;
+use teamd_client::context::Context;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
+use teamd_client::nats_link::nats_link;
+use teamd_client::print::escape;
+use teamd_shared::control::Command;
+use teamd_shared::host::{Host, LinkState, NatsLink};
+use teamd_shared::name::Name;
+use uuid::Uuid;
+
+use super::ask;
+use super::invite::usage;
+
+/// Returns the link of a host: `known` with what is named anew, or another one.
+pub(super) fn link(
+    name: &Name,
+    named: NatsArgs,
+    known: Option<&NatsLink>,
+) -> Result<NatsLink, CommandError> {
+    let subject = match known {
+        Some(link) => link.subject.clone(),
+        // A host that was removed knows the subject of another time.
+        None => {
+            let id = Uuid::new_v4().simple().to_string();
+            format!("teamd.{name}.{}", &id[..16])
+        }
+    };
+    let (server, credentials, ca) = match (named.nats, named.credentials, known) {
+        (Some(server), Some(credentials), _) => (server, credentials, named.ca),
+        (_, _, Some(link)) => (
+            link.server.clone(),
+            link.credentials.clone(),
+            link.ca.clone(),
+        ),
+        _ => {
+            let why = "it is not said how home logs in to the cluster".to_owned();
+            return Err(usage(
+                why,
+                "name both: `--nats tls://HOST --credentials FILE`",
+            ));
+        }
+    };
+    nats_link(subject, server, &credentials, ca)
+}
+
+/// Adds the host, and prints what a person does on the cluster and there.
+pub(super) fn invite(context: &Context, host: Host, link: &NatsLink) -> CommandResult {
+    let name = host.name.clone();
+    let hosts = ask(context, Command::AddHost(host))?;
+    let NatsLink {
+        server, subject, ..
+    } = link;
+    let up = format!("{subject}.up.>");
+    let down = format!("{subject}.down.>");
+    let ca = link.ca.as_ref().map_or("", |_| " --ca CA");
+    let dial = format!("teamd host --dial {server} --link {subject} --credentials FILE{ca}");
+    let value = json!({
+        "host": name,
+        "home_publishes": down,
+        "host_publishes": up,
+        "dial": dial,
+    });
+    let text = format!(
+        "{name} is invited: it dials home over NATS.\n\n\
+         1. On the cluster, let two users do this alone: publish to one subject, and\n   \
+         subscribe to the other one.\n\n\
+         home publishes   {down}\n\
+         {name} publishes   {up}\n\n\
+         2. On {name}, with teamd and teamd-nats {version}, the keys of model services, and its own\n   \
+         credentials in ~/.config/nats, for as long as its teammates are to be reached:\n\n\
+         {dial}",
+        version = env!("CARGO_PKG_VERSION"),
+    );
+    context.out.result(&value, escape::text(&text))?;
+    let status = hosts.iter().find(|status| status.host.name == name);
+    if let Some(LinkState::NeedsAttention { why, .. }) = status.map(|status| &status.link) {
+        context
+            .out
+            .note(format_args!("home is not linked: {}", escape::line(why)));
+    }
+    context.out.note(format_args!(
+        "the owners of {name} and of the cluster can read the mail and the work of the teammates there"
+    ));
+    Ok(ExitCode::Done)
+}

@@ -1,0 +1,83 @@
+//! A stream from a host to home: what `ssh home LINE` would be.
+
+use std::future::pending;
+use std::io;
+use std::os::fd::AsFd;
+
+use async_nats::StatusCode;
+use futures_util::StreamExt;
+use tokio::net::unix::pipe;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use crate::carry::{Incoming, Outgoing, Stream, WAITING};
+use crate::end::NatsError;
+use crate::piece::Piece;
+use crate::server::{ServerConnection, ServerOptions, connect};
+
+/// Carries standard input and output to what home has for this line, until home ends the stream.
+///
+/// # Errors
+/// Why it broke, or what home says.
+pub(crate) async fn dial(
+    options: &ServerOptions,
+    link: &str,
+    line: String,
+) -> Result<(), NatsError> {
+    let no_pipe = |error: io::Error| {
+        NatsError::needs_person(format!("standard input and output must be pipes: {error}"))
+    };
+    let input = io::stdin().as_fd().try_clone_to_owned();
+    let input = input.and_then(pipe::Receiver::from_owned_fd);
+    let input = input.map_err(no_pipe)?;
+    let output = io::stdout().as_fd().try_clone_to_owned();
+    let output = output.and_then(pipe::Sender::from_owned_fd);
+    let output = output.map_err(no_pipe)?;
+    let ServerConnection { client, mut ended } = connect(options).await?;
+    let id = Uuid::new_v4().simple();
+    let mut subscriber = client
+        .subscribe(format!("{link}.down.{id}.*"))
+        .await
+        .map_err(|error| NatsError::passing(error.to_string()))?;
+    let (messages, waiting) = mpsc::channel(WAITING);
+    let receives = async {
+        let mut home = None;
+        while let Some(message) = subscriber.next().await {
+            if message.status == Some(StatusCode::NO_RESPONDERS) {
+                return NatsError::passing("home does not listen");
+            }
+            // A copy of home may answer, too: the first one counts.
+            let is_of_home =
+                *home.get_or_insert_with(|| message.subject.clone()) == message.subject;
+            if is_of_home && messages.send(message.payload).await.is_err() {
+                break;
+            }
+        }
+        NatsError::passing("the connection to the server broke")
+    };
+    let carries = async {
+        let up = format!("{link}.up.{id}");
+        let mut outgoing = Outgoing::new(client.clone(), up.clone().into());
+        let mut incoming = Incoming::new(waiting);
+        let reply = format!("{link}.down.{id}.none");
+        outgoing
+            .send_first(reply.into(), &Piece::Open(line))
+            .await?;
+        match incoming.receive().await? {
+            Piece::Opened(token) => outgoing.redirect(format!("{up}.{token}").into()),
+            Piece::Failed(why) => return Err(NatsError::passing(why)),
+            _ => return Err(NatsError::passing("home answers with something else")),
+        }
+        let stream = Stream::new(outgoing, incoming, input, output);
+        stream.carry(pending()).await?.map_err(NatsError::passing)
+    };
+    let broke = async {
+        let why = ended.recv().await;
+        why.unwrap_or_else(|| NatsError::passing("the connection to the server ended"))
+    };
+    tokio::select! {
+        carried = carries => carried,
+        why = receives => Err(why),
+        why = broke => Err(why),
+    }
+}

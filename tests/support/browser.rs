@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use super::cgroup::note;
 
@@ -51,8 +52,13 @@ pub(crate) fn drive(script: &str, args: &[&str]) -> Option<String> {
     Some(String::from_utf8(run.stdout).unwrap())
 }
 
+/// Held by the test that installs the driver: the others wait for it.
+static INSTALLS: Mutex<()> = Mutex::new(());
+
 /// Installs the driver, once, in the versions that the lock file pins.
 fn installed(sources: &Path) -> Option<PathBuf> {
+    // Another test has failed: its installation is looked at anew.
+    let _guard = INSTALLS.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
     std::fs::create_dir_all(&folder).unwrap();
     let lock = std::fs::read(sources.join("package-lock.json")).unwrap();

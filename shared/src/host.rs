@@ -287,7 +287,8 @@ pub fn can_be_host(name: &Name) -> Result<(), String> {
 pub fn can_be_dialled(place: &str) -> Result<(), String> {
     let is_word =
         !place.is_empty() && !place.contains(|it: char| it.is_whitespace() || it.is_control());
-    if place.starts_with('-') || !is_word {
+    let scheme = place.split_once("://").map(|(scheme, _)| scheme);
+    if place.starts_with('-') || !is_word || scheme.is_some_and(|scheme| scheme != "ssh") {
         return Err(format!("{place:?} is no [USER@]HOST for ssh"));
     }
     Ok(())
@@ -386,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_place_that_ssh_would_read_as_an_option_is_refused() {
-        for bad in ["", "-oProxyCommand=touch x", "a b", "a\nb"] {
+        for bad in ["", "-oProxyCommand=touch x", "a b", "a\nb", "nats://box"] {
             assert!(can_be_dialled(bad).is_err(), "{bad:?}");
         }
         for good in ["box", "user@box", "ssh://user@box:2222"] {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -190,7 +191,17 @@ fn a_host_over_nats_has_teammates_as_any_other() {
     // So is what dials.
     drop(dialler);
     let _dialler = over.dial();
-    // And the daemon at home.
+    // What listens at home is killed: the host learns of it by its next word.
+    let listens = format!("--link {} .* serve ", over.link);
+    let killed = Command::new("pkill")
+        .args(["-9", "-f", "--", &listens])
+        .status();
+    assert!(killed.unwrap().success());
+    let began = Instant::now();
+    over.until_link("unreachable");
+    over.until_link("up");
+    assert!(began.elapsed() < Duration::from_secs(20));
+    // And the daemon.
     signal(team.daemon_pid(), Signal::SIGKILL);
     team.teamd(["start"]).ok();
     over.until_link("up");
@@ -327,7 +338,7 @@ fn what_others_publish_there_ends_no_link() {
     let _dialler = over.dial();
     let team = &over.team;
     over.spawn("alice", &["--workspace", "~/work"]).ok();
-    let subject = |id: &str| format!("{}.up.{id}", over.link);
+    let subject = |id: &str| format!("{}.up.{id:0>32}", over.link);
     let open = |asked: &str| [b"O\0\0\0\0\0\0\0\0", asked.as_bytes()].concat();
     let mut messages = vec![
         (subject("a"), b"".to_vec()),
@@ -337,19 +348,26 @@ fn what_others_publish_there_ends_no_link() {
         (subject("e"), open("teamd-file ../../x")),
         (subject("f"), open("teamd-link")),
         (subject("f"), b"D\0\0\0\0\0\0\0\x09a gap".to_vec()),
-        (format!("{}.down.g", over.link), open("teamd-link")),
+        (
+            format!("{}.down.{:0>32}", over.link, "g"),
+            open("teamd-link"),
+        ),
+        (
+            format!("{}.up.{}", over.link, "x".repeat(2000)),
+            open("teamd-link"),
+        ),
     ];
     // More streams than a host may have, and more data than a stream takes.
     for number in 0..60 {
-        messages.push((subject(&format!("more{number}")), open("teamd-link")));
+        messages.push((subject(&number.to_string()), open("teamd-link")));
     }
     for number in 1..200_u8 {
         let mut data = vec![b'D', 0, 0, 0, 0, 0, 0, 0, number];
         data.resize(32 << 10, b'x');
-        messages.push((subject("more0"), data));
+        messages.push((subject("0"), data));
     }
     over.server.spoof(&messages);
-    over.server_has_seen("streams already");
+    over.server_has_seen("too many streams");
     team.teamctl(["send", "alice", "/bash touch works"]).ok();
     over.made_there("works");
     assert_eq!(over.link()["state"], "up");

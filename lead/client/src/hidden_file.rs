@@ -35,6 +35,10 @@ pub fn hidden_file(named: &Path, what: &str, place: HiddenPlace) -> Result<PathB
     let usage = |why: String, hint: &str| CommandError::new(ExitCode::Usage, why).hint(hint);
     let shown = named.display();
     let from = "name a file that you can read";
+    // What is no file, such as a named pipe, would not answer.
+    if named.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(usage(format!("the {what} {shown} is no file"), from));
+    }
     let readable = File::open(named).and_then(|_| fs::canonicalize(named));
     let file = readable
         .map_err(|error| usage(format!("cannot read the {what} {shown}: {error}"), from))?;

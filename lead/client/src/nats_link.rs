@@ -29,12 +29,9 @@ pub fn nats_link(
     };
     link.can_link()
         .map_err(|(why, hint)| CommandError::new(ExitCode::Usage, why).hint(hint))?;
-    let program = programs::nats()
-        .map_err(|error| CommandError::refused("cannot find teamd-nats", &error))?;
-    if !program.exists() {
-        let message = format!("there is no {}", program.display());
-        return Err(CommandError::new(ExitCode::Failed, message)
-            .hint("build teamd with its feature `nats`, and install teamd-nats beside teamd"));
-    }
+    programs::nats().map_err(|why| {
+        CommandError::new(ExitCode::Failed, why)
+            .hint("build all programs with the feature `nats`, and install them in one directory")
+    })?;
     Ok(link)
 }

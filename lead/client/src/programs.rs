@@ -171,12 +171,21 @@ pub fn teamd() -> io::Result<PathBuf> {
     directory().map(|directory| directory.join("teamd"))
 }
 
-/// Returns where the program is that carries links over a NATS cluster, if it is installed.
+/// Finds the program that carries links over a NATS cluster. Programs that were built without it run
+/// none, whatever has come to lie beside them: only what was there with them is kept from teammates.
 ///
 /// # Errors
-/// The system's error.
-pub fn nats() -> io::Result<PathBuf> {
-    directory().map(|directory| directory.join(NATS))
+/// Why there is none. Fits behind "error: ".
+pub fn nats() -> Result<PathBuf, String> {
+    if !cfg!(feature = "nats") {
+        return Err("this teamd was built without its feature `nats`".to_owned());
+    }
+    let directory = directory().map_err(|error| format!("cannot find {NATS}: {error}"))?;
+    let path = directory.join(NATS);
+    if path.exists() {
+        return Ok(path);
+    }
+    Err(format!("there is no {}", path.display()))
 }
 
 fn directory() -> io::Result<PathBuf> {

@@ -1,6 +1,6 @@
 //! Carries one stream of bytes in both directions, at either end of it.
 //!
-//! The other side says how many pieces it has taken, so at most [`WINDOW`] of them are on the way:
+//! The other side says how many packets it has taken, so at most [`WINDOW`] of them are on the way:
 //! neither a server nor a process keeps more of a stream than that.
 
 use std::time::Duration;
@@ -13,44 +13,48 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::end::NatsError;
-use crate::piece::{Numbers, PIECE, Piece};
+use crate::packet::{MAX_DATA, Numbers, Packet};
 
-/// How many pieces of data may be on the way in one direction: on a slow line the link waits for those
+/// How many packets of data may be on the way in one direction: on a slow line the link waits for those
 /// of a file.
 pub(crate) const WINDOW: u32 = 16;
 /// How many messages of a stream may wait here: those of a full window, and what is said of another.
 pub(crate) const WAITING: usize = 2 * WINDOW as usize + 16;
 /// How long a side that has nothing to say is silent.
-const BEAT: Duration = Duration::from_secs(10);
+const BEAT: Duration = Duration::from_secs(5);
 /// From then on a side that says nothing counts as gone.
 const GONE: Duration = Duration::from_secs(30);
 
 /// What a side sends on a stream.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct PacketSender {
     client: Client,
     to: Subject,
+    /// Where the server reports that no program listens there any more.
+    reply: Subject,
     numbers: Numbers,
     last: Instant,
 }
 
-impl Outgoing {
-    pub(crate) fn new(client: Client, to: Subject) -> Self {
+impl PacketSender {
+    pub(crate) fn new(client: Client, to: Subject, reply: Subject) -> Self {
         Self {
             client,
             to,
+            reply,
             numbers: Numbers::default(),
             last: Instant::now(),
         }
     }
 
-    /// Sends a piece.
+    /// Sends a packet.
     ///
     /// # Errors
     /// Why it cannot.
-    pub(crate) async fn send(&mut self, piece: &Piece) -> Result<(), NatsError> {
-        let message = self.next(piece);
-        let published = self.client.publish(self.to.clone(), message).await;
+    pub(crate) async fn send(&mut self, packet: &Packet) -> Result<(), NatsError> {
+        let message = self.next(packet);
+        let (to, reply) = (self.to.clone(), self.reply.clone());
+        let published = self.client.publish_with_reply(to, reply, message).await;
         published.map_err(|error| NatsError::passing(error.to_string()))
     }
 
@@ -59,33 +63,21 @@ impl Outgoing {
         self.to = to;
     }
 
-    /// Sends the first piece. Where no program listens the server reports that to `reply`.
-    pub(crate) async fn send_first(
-        &mut self,
-        reply: Subject,
-        piece: &Piece,
-    ) -> Result<(), NatsError> {
-        let message = self.next(piece);
-        let to = self.to.clone();
-        let published = self.client.publish_with_reply(to, reply, message).await;
-        published.map_err(|error| NatsError::passing(error.to_string()))
-    }
-
-    fn next(&mut self, piece: &Piece) -> Bytes {
+    fn next(&mut self, packet: &Packet) -> Bytes {
         self.last = Instant::now();
-        piece.encode(self.numbers.take())
+        packet.encode(self.numbers.take())
     }
 }
 
 /// What a side receives on a stream.
 #[derive(Debug)]
-pub(crate) struct Incoming {
+pub(crate) struct PacketReceiver {
     messages: mpsc::Receiver<Bytes>,
     numbers: Numbers,
     last: Instant,
 }
 
-impl Incoming {
+impl PacketReceiver {
     pub(crate) fn new(messages: mpsc::Receiver<Bytes>) -> Self {
         Self {
             messages,
@@ -96,32 +88,36 @@ impl Incoming {
 
     /// Receives what follows the first message, which was received elsewhere.
     pub(crate) fn behind_the_first(messages: mpsc::Receiver<Bytes>) -> Self {
-        let mut incoming = Self::new(messages);
-        incoming.numbers.take();
-        incoming
+        let mut receiver = Self::new(messages);
+        receiver.numbers.take();
+        receiver
     }
 
-    /// Waits for the next piece. Nothing is lost if the wait is given up.
+    /// Waits for the next packet. Nothing is lost if the wait is given up.
     ///
     /// # Errors
     /// Why the stream has ended.
-    pub(crate) async fn receive(&mut self) -> Result<Piece, NatsError> {
+    pub(crate) async fn receive(&mut self) -> Result<Packet, NatsError> {
         let gone = sleep_until(self.last + GONE);
         let message = tokio::select! {
             message = self.messages.recv() => message,
             () = gone => return Err(NatsError::passing("the other side says nothing any more")),
         };
         let Some(message) = message else {
-            return Err(NatsError::passing("the connection to the server broke"));
+            return Err(NatsError::passing("the stream was given up"));
         };
-        let Some((number, piece)) = Piece::decode(&message) else {
+        let Some((number, packet)) = Packet::decode(&message) else {
             return Err(NatsError::passing("a message is of no stream"));
         };
+        // It ends the stream in any case, and can come of a program that knows no numbers of it.
+        if let Packet::Failed(_) = packet {
+            return Ok(packet);
+        }
         self.numbers
             .expect(number)
             .map_err(|why| NatsError::passing(format!("the stream broke: {why}")))?;
         self.last = Instant::now();
-        Ok(piece)
+        Ok(packet)
     }
 }
 
@@ -130,30 +126,30 @@ pub(crate) type StreamEnd = Result<(), String>;
 
 /// A stream, between the messages and two descriptors.
 #[derive(Debug)]
-pub(crate) struct Stream<R> {
-    outgoing: Outgoing,
-    incoming: Incoming,
+pub(crate) struct NatsStream<R> {
+    sender: PacketSender,
+    receiver: PacketReceiver,
     input: R,
     /// Whether the end of the input was not read yet.
     reads: bool,
-    /// How many pieces of data may be sent.
+    /// How many packets of data may be sent.
     credit: u32,
     output: Output,
-    /// How many pieces were taken that the other side does not know of.
+    /// How many packets were taken that the other side does not know of.
     owed: u32,
 }
 
-impl<R: AsyncRead + Unpin> Stream<R> {
+impl<R: AsyncRead + Unpin> NatsStream<R> {
     /// Begins to carry what both sides have agreed on.
     pub(crate) fn new(
-        outgoing: Outgoing,
-        incoming: Incoming,
+        sender: PacketSender,
+        receiver: PacketReceiver,
         input: R,
         output: impl AsyncWrite + Unpin + Send + 'static,
     ) -> Self {
         Self {
-            outgoing,
-            incoming,
+            sender,
+            receiver,
             input,
             reads: true,
             credit: WINDOW,
@@ -171,14 +167,30 @@ impl<R: AsyncRead + Unpin> Stream<R> {
         mut self,
         own_end: impl Future<Output = StreamEnd>,
     ) -> Result<StreamEnd, NatsError> {
+        let ended = self.exchange(own_end).await;
+        match &ended {
+            // All that the other side has sent is written first.
+            Ok(_) => self.output.finish().await,
+            Err(error) => {
+                // If that cannot be sent, the other side finds out by itself.
+                let last = Packet::Failed(error.to_string());
+                self.sender.send(&last).await.ok();
+            }
+        }
+        ended
+    }
+
+    async fn exchange(
+        &mut self,
+        own_end: impl Future<Output = StreamEnd>,
+    ) -> Result<StreamEnd, NatsError> {
         let mut own_end = std::pin::pin!(own_end);
-        let mut block = vec![0; PIECE];
+        let mut block = vec![0; MAX_DATA];
         loop {
-            let beat = sleep_until(self.outgoing.last + BEAT);
+            let beat = sleep_until(self.sender.last + BEAT);
             tokio::select! {
-                piece = self.incoming.receive() => {
-                    if let Some(end) = self.take(piece?)? {
-                        self.output.finish().await;
+                packet = self.receiver.receive() => {
+                    if let Some(end) = self.take(packet?)? {
                         return Ok(end);
                     }
                 }
@@ -190,28 +202,28 @@ impl<R: AsyncRead + Unpin> Stream<R> {
                 }
                 end = &mut own_end, if !self.reads => {
                     let last = match &end {
-                        Ok(()) => Piece::Done,
-                        Err(why) => Piece::Failed(why.clone()),
+                        Ok(()) => Packet::Done,
+                        Err(why) => Packet::Failed(why.clone()),
                     };
-                    self.outgoing.send(&last).await?;
+                    self.sender.send(&last).await?;
                     return Ok(end);
                 }
-                () = beat => self.outgoing.send(&Piece::Beat).await?,
+                () = beat => self.sender.send(&Packet::Beat).await?,
             }
         }
     }
 
     /// Takes what the other side says. Returns how it ends the stream, if it does.
-    fn take(&mut self, piece: Piece) -> Result<Option<StreamEnd>, NatsError> {
-        match piece {
-            Piece::Data(bytes) => self.output.write(bytes)?,
+    fn take(&mut self, packet: Packet) -> Result<Option<StreamEnd>, NatsError> {
+        match packet {
+            Packet::Data(bytes) => self.output.write(bytes)?,
             // Of more than were sent none is taken.
-            Piece::Taken(pieces) => self.credit = self.credit.saturating_add(pieces).min(WINDOW),
-            Piece::Eof => self.output.close(),
-            Piece::Done => return Ok(Some(Ok(()))),
-            Piece::Failed(why) => return Ok(Some(Err(why))),
-            Piece::Beat => {}
-            Piece::Open(_) | Piece::Opened(_) => {
+            Packet::Taken(packets) => self.credit = self.credit.saturating_add(packets).min(WINDOW),
+            Packet::Eof => self.output.close(),
+            Packet::Done => return Ok(Some(Ok(()))),
+            Packet::Failed(why) => return Ok(Some(Err(why))),
+            Packet::Beat => {}
+            Packet::Open(_) | Packet::Opened(_) => {
                 return Err(NatsError::passing("another program answers on this stream"));
             }
         }
@@ -222,22 +234,22 @@ impl<R: AsyncRead + Unpin> Stream<R> {
     async fn send_read(&mut self, bytes: &[u8]) -> Result<(), NatsError> {
         if bytes.is_empty() {
             self.reads = false;
-            return self.outgoing.send(&Piece::Eof).await;
+            return self.sender.send(&Packet::Eof).await;
         }
         self.credit -= 1;
-        let piece = Piece::Data(Bytes::copy_from_slice(bytes));
-        self.outgoing.send(&piece).await
+        let packet = Packet::Data(Bytes::copy_from_slice(bytes));
+        self.sender.send(&packet).await
     }
 
-    /// Tells how many pieces were taken, now and then: the other side has the rest of its window.
+    /// Tells how many packets were taken, now and then: the other side has the rest of its window.
     async fn tell_taken(&mut self) -> Result<(), NatsError> {
         self.owed += 1;
         if self.owed < WINDOW / 4 {
             return Ok(());
         }
-        let taken = Piece::Taken(self.owed);
+        let taken = Packet::Taken(self.owed);
         self.owed = 0;
-        self.outgoing.send(&taken).await
+        self.sender.send(&taken).await
     }
 }
 
@@ -245,34 +257,34 @@ impl<R: AsyncRead + Unpin> Stream<R> {
 #[derive(Debug)]
 struct Output {
     /// None at the end.
-    pieces: Option<mpsc::Sender<Bytes>>,
-    /// Each piece that was taken.
+    packets: Option<mpsc::Sender<Bytes>>,
+    /// Each packet that was taken.
     taken: mpsc::Receiver<()>,
     task: JoinHandle<()>,
 }
 
 impl Output {
     fn new(writer: impl AsyncWrite + Unpin + Send + 'static) -> Self {
-        let (pieces, waiting) = mpsc::channel(WINDOW as usize);
+        let (packets, waiting) = mpsc::channel(WINDOW as usize);
         let (takes, taken) = mpsc::channel(WINDOW as usize);
         Self {
-            pieces: Some(pieces),
+            packets: Some(packets),
             taken,
             task: tokio::spawn(write(writer, waiting, takes)),
         }
     }
 
     fn write(&self, bytes: Bytes) -> Result<(), NatsError> {
-        let Some(pieces) = &self.pieces else {
+        let Some(packets) = &self.packets else {
             return Err(NatsError::passing("the other side goes on behind its end"));
         };
-        pieces
+        packets
             .try_send(bytes)
             .map_err(|_| NatsError::passing("the other side sends more than it may"))
     }
 
     fn close(&mut self) {
-        self.pieces = None;
+        self.packets = None;
     }
 
     /// Waits until all is written, or what reads it has stopped.
@@ -296,13 +308,13 @@ impl Drop for Output {
 
 async fn write(
     mut writer: impl AsyncWrite + Unpin,
-    mut pieces: mpsc::Receiver<Bytes>,
+    mut packets: mpsc::Receiver<Bytes>,
     takes: mpsc::Sender<()>,
 ) {
     let mut is_read = true;
-    while let Some(piece) = pieces.recv().await {
+    while let Some(packet) = packets.recv().await {
         // What reads no more may still say why: the rest is dropped.
-        is_read = is_read && writer.write_all(&piece).await.is_ok();
+        is_read = is_read && writer.write_all(&packet).await.is_ok();
         if takes.send(()).await.is_err() {
             return;
         }

@@ -15,7 +15,7 @@ use crate::server::ServerOptions;
 /// Carries the links of a team over a NATS cluster: `teamd` runs it
 #[derive(Debug, Parser)]
 #[command(name = "teamd-nats", version)]
-struct Cli {
+struct NatsCli {
     #[command(flatten)]
     server: ServerOptions,
     /// The subject of the link: SUBJECT.up.* and SUBJECT.down.* are its two ways
@@ -54,7 +54,7 @@ fn subject(text: &str) -> Result<String, String> {
 
 /// Runs the program.
 pub fn run() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = NatsCli::parse();
     let runtime = Builder::new_current_thread().enable_all().build();
     let ended = runtime
         .map_err(|error| NatsError::passing(format!("cannot begin: {error}")))

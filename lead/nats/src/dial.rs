@@ -10,9 +10,9 @@ use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use crate::carry::{Incoming, Outgoing, Stream, WAITING};
+use crate::carry::{NatsStream, PacketReceiver, PacketSender, WAITING};
 use crate::end::NatsError;
-use crate::piece::Piece;
+use crate::packet::Packet;
 use crate::server::{ServerConnection, ServerOptions, connect};
 
 /// Carries standard input and output to what home has for this line, until home ends the stream.
@@ -57,18 +57,16 @@ pub(crate) async fn dial(
     };
     let carries = async {
         let up = format!("{link}.up.{id}");
-        let mut outgoing = Outgoing::new(client.clone(), up.clone().into());
-        let mut incoming = Incoming::new(waiting);
         let reply = format!("{link}.down.{id}.none");
-        outgoing
-            .send_first(reply.into(), &Piece::Open(line))
-            .await?;
-        match incoming.receive().await? {
-            Piece::Opened(token) => outgoing.redirect(format!("{up}.{token}").into()),
-            Piece::Failed(why) => return Err(NatsError::passing(why)),
+        let mut sender = PacketSender::new(client.clone(), up.clone().into(), reply.into());
+        let mut receiver = PacketReceiver::new(waiting);
+        sender.send(&Packet::Open(line)).await?;
+        match receiver.receive().await? {
+            Packet::Opened(token) => sender.redirect(format!("{up}.{token}").into()),
+            Packet::Failed(why) => return Err(NatsError::passing(why)),
             _ => return Err(NatsError::passing("home answers with something else")),
         }
-        let stream = Stream::new(outgoing, incoming, input, output);
+        let stream = NatsStream::new(sender, receiver, input, output);
         stream.carry(pending()).await?.map_err(NatsError::passing)
     };
     let broke = async {

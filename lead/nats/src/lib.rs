@@ -2,7 +2,7 @@
 //! `ssh` on a host (`dial`), and that of `sshd` at home (`serve`), and knows nothing of teams.
 //!
 //! NATS carries messages, at most once, and remembers none. A stream is made of numbered messages
-//! (`piece`); where a number is missing the stream ends, as a connection breaks, and those at its
+//! (`packet`); where a number is missing the stream ends, as a connection breaks, and those at its
 //! ends begin anew by what they have on disk.
 
 #![cfg(feature = "nats")]
@@ -11,7 +11,7 @@ mod carry;
 mod cli;
 mod dial;
 mod end;
-mod piece;
+mod packet;
 mod serve;
 mod server;
 

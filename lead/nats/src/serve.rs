@@ -1,13 +1,14 @@
 //! The streams of one host, at home: a command is run for each, as `sshd` runs the only command of a
 //! key. The command says what it serves; this process only looks after the streams.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
-use async_nats::Client;
+use async_nats::{Client, Message, StatusCode};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::io::AsyncReadExt;
@@ -17,13 +18,17 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use uuid::Uuid;
 
-use crate::carry::{Incoming, Outgoing, Stream, StreamEnd, WAITING};
+use crate::carry::{NatsStream, PacketReceiver, PacketSender, StreamEnd, WAITING};
 use crate::end::NatsError;
-use crate::piece::{MAX_TEXT, Piece};
+use crate::packet::{MAX_TEXT, Packet};
 use crate::server::{ServerConnection, ServerOptions, connect};
 
 /// How many streams a host may have: its link, and the files that cross now.
 pub(crate) const MAX_STREAMS: usize = 32;
+/// How many streams a host may open within how long.
+const OPENS: (usize, Duration) = (64, Duration::from_secs(10));
+/// How long the id of a stream is: that of a UUID without its hyphens.
+const ID: usize = 32;
 /// What is said on standard output as soon as streams are taken.
 pub(crate) const LISTENS: &str = "listening";
 /// The variable in which a command finds what the host asks for, as `sshd` names it (`sshd(8)`).
@@ -46,8 +51,15 @@ pub(crate) async fn serve(
         })?;
     let ServerConnection { client, mut ended } = connect(options).await?;
     let passing = |error: &dyn std::error::Error| NatsError::passing(error.to_string());
-    let mut asked = client
-        .subscribe(format!("{link}.up.>"))
+    // Of the streams of another program that listens nothing is received here: where that has ended,
+    // the server tells the host.
+    let token = Uuid::new_v4().simple().to_string();
+    let mut opens = client
+        .subscribe(format!("{link}.up.*"))
+        .await
+        .map_err(|error| passing(&error))?;
+    let mut packets = client
+        .subscribe(format!("{link}.up.*.{token}"))
         .await
         .map_err(|error| passing(&error))?;
     client.flush().await.map_err(|error| passing(&error))?;
@@ -57,18 +69,21 @@ pub(crate) async fn serve(
         client: client.clone(),
         link,
         command,
-        token: Uuid::new_v4().simple().to_string(),
+        token,
         known: HashMap::new(),
+        opened: VecDeque::new(),
     };
     let (ends, mut ended_streams) = mpsc::channel(MAX_STREAMS);
     let mut block = [0; 64];
     loop {
         tokio::select! {
-            message = asked.next() => {
-                let Some(message) = message else {
-                    return Err(NatsError::passing("the connection to the server broke"));
-                };
-                streams.take(&message.subject, message.payload, &ends).await?;
+            message = opens.next() => {
+                let message = message.ok_or_else(broke)?;
+                streams.open(&message, &ends).await?;
+            }
+            message = packets.next() => {
+                let message = message.ok_or_else(broke)?;
+                streams.pass(message).await?;
             }
             Some(id) = ended_streams.recv() => drop(streams.known.remove(&id)),
             why = ended.recv() => {
@@ -85,6 +100,10 @@ pub(crate) async fn serve(
     }
 }
 
+fn broke() -> NatsError {
+    NatsError::passing("the connection to the server broke")
+}
+
 /// The streams of a host.
 struct Streams<'a> {
     client: Client,
@@ -94,46 +113,45 @@ struct Streams<'a> {
     token: String,
     /// Where the messages of each stream go, by its id; none once it had too many of them.
     known: HashMap<String, Option<mpsc::Sender<Bytes>>>,
+    /// When the last streams were opened.
+    opened: VecDeque<Instant>,
 }
 
 impl Streams<'_> {
-    /// Takes a message of a stream, or begins the stream.
-    async fn take(
-        &mut self,
-        subject: &str,
-        message: Bytes,
-        ends: &mpsc::Sender<String>,
-    ) -> Result<(), NatsError> {
-        let prefix = format!("{}.up.", self.link);
-        let tokens = subject.strip_prefix(&prefix).unwrap_or_default();
-        match tokens.split_once('.') {
-            None => self.open(tokens.to_owned(), message, ends).await,
-            Some((id, token)) if token == self.token => self.pass(id, message).await,
-            Some(_) => Ok(()),
-        }
-    }
-
     /// Passes a message to its stream.
-    async fn pass(&mut self, id: &str, message: Bytes) -> Result<(), NatsError> {
-        let Some(stream) = self.known.get_mut(id) else {
-            return self.refuse(id, &message).await;
+    async fn pass(&mut self, message: Message) -> Result<(), NatsError> {
+        let Some(id) = self.id_of(&message.subject) else {
+            return Ok(());
         };
+        let Some(stream) = self.known.get_mut(id) else {
+            return self.refuse(id, &message.payload).await;
+        };
+        // The program of the host is gone, so the server reports.
+        let is_over = message.status == Some(StatusCode::NO_RESPONDERS);
         let is_full = |to: &mpsc::Sender<Bytes>| {
-            let passed = to.try_send(message);
+            let passed = to.try_send(message.payload);
             matches!(passed, Err(TrySendError::Full(_)))
         };
-        if stream.as_ref().is_some_and(is_full) {
+        if is_over || stream.as_ref().is_some_and(is_full) {
             // That is the end of what it receives.
             *stream = None;
         }
         Ok(())
     }
 
+    /// Returns the id of the stream with this subject; none if it is of no stream.
+    fn id_of<'s>(&self, subject: &'s str) -> Option<&'s str> {
+        let tokens = subject.strip_prefix(self.link)?.strip_prefix(".up.")?;
+        let id = tokens.split('.').next()?;
+        let is_id = id.len() == ID && id.chars().all(|it| it.is_ascii_hexdigit());
+        is_id.then_some(id)
+    }
+
     /// Tells the host that there is no such stream. What ends one there is not answered.
     async fn refuse(&self, id: &str, message: &Bytes) -> Result<(), NatsError> {
-        if let Some((_, Piece::Data(_) | Piece::Beat)) = Piece::decode(message) {
+        if let Some((_, Packet::Data(_) | Packet::Beat)) = Packet::decode(message) {
             let why = "home has no such stream".to_owned();
-            return self.outgoing(id).send(&Piece::Failed(why)).await;
+            return self.sender_of(id).send(&Packet::Failed(why)).await;
         }
         Ok(())
     }
@@ -141,38 +159,56 @@ impl Streams<'_> {
     /// Begins a stream.
     async fn open(
         &mut self,
-        id: String,
-        message: Bytes,
+        message: &Message,
         ends: &mpsc::Sender<String>,
     ) -> Result<(), NatsError> {
-        let Some((0, Piece::Open(asked))) = Piece::decode(&message) else {
+        let Some(id) = self.id_of(&message.subject) else {
             return Ok(());
         };
-        let mut outgoing = self.outgoing(&id);
-        if self.known.len() >= MAX_STREAMS {
-            let why = format!("this host has {MAX_STREAMS} streams already");
-            return outgoing.send(&Piece::Failed(why)).await;
-        }
-        if self.known.contains_key(&id) {
+        let Some((0, Packet::Open(asked))) = Packet::decode(&message.payload) else {
+            return Ok(());
+        };
+        if self.known.contains_key(id) {
             return Ok(());
         }
+        let mut sender = self.sender_of(id);
+        if self.known.len() >= MAX_STREAMS || !self.may_open() {
+            let why = "this host has too many streams".to_owned();
+            return sender.send(&Packet::Failed(why)).await;
+        }
+        let id = id.to_owned();
         let (messages, waiting) = mpsc::channel(WAITING);
-        let incoming = Incoming::behind_the_first(waiting);
+        let receiver = PacketReceiver::behind_the_first(waiting);
         let command = run(self.command, &asked);
         self.known.insert(id.clone(), Some(messages));
-        let opened = Piece::Opened(self.token.clone());
+        let opened = Packet::Opened(self.token.clone());
         let ends = ends.clone();
         tokio::spawn(async move {
-            serve_one((outgoing, incoming), &opened, command).await;
+            serve_one((sender, receiver), &opened, command).await;
             // The process may be ending.
             ends.send(id).await.ok();
         });
         Ok(())
     }
 
-    fn outgoing(&self, id: &str) -> Outgoing {
-        let to = format!("{}.down.{id}.{}", self.link, self.token);
-        Outgoing::new(self.client.clone(), to.into())
+    /// Counts a stream, if there were not too many just now: each costs a process.
+    fn may_open(&mut self) -> bool {
+        let now = Instant::now();
+        while self.opened.front().is_some_and(|at| now - *at > OPENS.1) {
+            self.opened.pop_front();
+        }
+        let may_open = self.opened.len() < OPENS.0;
+        if may_open {
+            self.opened.push_back(now);
+        }
+        may_open
+    }
+
+    fn sender_of(&self, id: &str) -> PacketSender {
+        let (link, token) = (self.link, &self.token);
+        let to = format!("{link}.down.{id}.{token}");
+        let reply = format!("{link}.up.{id}.{token}");
+        PacketSender::new(self.client.clone(), to.into(), reply.into())
     }
 }
 
@@ -192,8 +228,8 @@ fn run(command: &[OsString], asked: &str) -> io::Result<Child> {
 
 /// Carries one stream to its end.
 async fn serve_one(
-    (mut outgoing, incoming): (Outgoing, Incoming),
-    opened: &Piece,
+    (mut sender, receiver): (PacketSender, PacketReceiver),
+    opened: &Packet,
     command: io::Result<Child>,
 ) {
     let begun = command.and_then(|mut child| {
@@ -208,14 +244,14 @@ async fn serve_one(
         Err(error) => {
             let why = format!("home cannot run its command: {error}");
             // If that cannot be sent, the connection to the server has ended.
-            outgoing.send(&Piece::Failed(why)).await.ok();
+            sender.send(&Packet::Failed(why)).await.ok();
             return;
         }
     };
-    if outgoing.send(opened).await.is_err() {
+    if sender.send(opened).await.is_err() {
         return;
     }
-    let stream = Stream::new(outgoing, incoming, stdout, stdin);
+    let stream = NatsStream::new(sender, receiver, stdout, stdin);
     // How it has ended was sent to the host; the command is ended, too.
     stream.carry(end_of(&mut child, stderr)).await.ok();
 }

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::carry::WAITING;
 use crate::end::NatsError;
+use crate::packet::MAX_MESSAGE;
 use crate::serve::MAX_STREAMS;
 
 /// How long the server may take to answer.
@@ -81,6 +82,12 @@ pub(crate) async fn connect(options: &ServerOptions) -> Result<ServerConnection,
         return Err(NatsError::needs_person(format!(
             "{} lets in all who ask: it must require a login",
             options.server
+        )));
+    }
+    if server.max_payload < MAX_MESSAGE {
+        return Err(NatsError::needs_person(format!(
+            "{} takes messages of {} bytes, and {MAX_MESSAGE} are needed: raise its `max_payload`",
+            options.server, server.max_payload
         )));
     }
     Ok(ServerConnection { client, ended })

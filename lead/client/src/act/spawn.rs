@@ -6,7 +6,7 @@ use std::time::Duration;
 use teamd_shared::config::Roster;
 use teamd_shared::control::{Command, Done, Refusal, RefusalCode, SpawnOrder};
 use teamd_shared::environment::Environment;
-use teamd_shared::host::HostWay;
+use teamd_shared::host::{ANY, HostWay};
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::member::{MemberStatus, TermsPatch};
 use teamd_shared::name::Name;
@@ -201,9 +201,12 @@ fn has_own_keys(context: &Context, host: Option<&Name>) -> Result<bool, CommandE
         return Ok(false);
     };
     let team = journal::fold(&context.dir()?)?;
-    let hosts = team.hosts.as_ref();
-    let way = hosts.and_then(|hosts| hosts.get(host)).map(|it| &it.way);
-    Ok(matches!(way, Some(HostWay::Nats(_))))
+    let hosts = team.hosts.iter().flat_map(|hosts| &hosts.list);
+    let mut candidates = hosts
+        .filter(|it| host.as_str() == ANY || it.name == *host)
+        .peekable();
+    let is_any = candidates.peek().is_some();
+    Ok(is_any && candidates.all(|it| matches!(it.way, HostWay::Nats(_))))
 }
 
 /// Makes sure that what a person lets a teammate write is there.

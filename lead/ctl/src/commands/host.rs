@@ -191,9 +191,11 @@ fn place(host: &Host) -> Result<&str, CommandError> {
     match &host.way {
         HostWay::Ssh(place) => Ok(place),
         HostWay::Invited(_) | HostWay::Nats(_) => {
-            let message = format!("{} dials home, and cannot be dialled", host.name);
-            Err(CommandError::new(ExitCode::Rejected, message)
-                .hint("on that machine, `teamd host --dial` makes the link"))
+            let name = &host.name;
+            let message = format!("{name} dials home, and cannot be dialled");
+            Err(CommandError::new(ExitCode::Rejected, message).hint(format!(
+                "`teamctl host invite {name}` prints the command for that machine"
+            )))
         }
     }
 }

@@ -2,7 +2,6 @@
 //! program of its own, which only the feature `nats` builds.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
 
 use teamd_client::programs;
 use teamd_shared::host::NatsLink;
@@ -33,8 +32,7 @@ pub(crate) fn nats_at_home<'a>(
 }
 
 fn nats(link: &NatsLink) -> Result<Command, String> {
-    let program = program()?;
-    let mut command = Command::new(program);
+    let mut command = Command::new(programs::nats()?);
     command.args(["--server", &link.server, "--link", &link.subject]);
     command.arg("--credentials").arg(&link.credentials);
     if let Some(ca) = &link.ca {
@@ -42,16 +40,4 @@ fn nats(link: &NatsLink) -> Result<Command, String> {
     }
     command.kill_on_drop(true);
     Ok(command)
-}
-
-/// Finds the program, beside this one.
-fn program() -> Result<PathBuf, String> {
-    let path = programs::nats().map_err(|error| format!("cannot find teamd-nats: {error}"))?;
-    if path.exists() {
-        return Ok(path);
-    }
-    Err(format!(
-        "there is no {}: build teamd with its feature `nats`",
-        path.display()
-    ))
 }

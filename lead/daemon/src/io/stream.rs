@@ -58,7 +58,12 @@ pub(crate) async fn until_magic(reader: &mut (impl AsyncBufRead + Unpin)) -> Res
 
 /// Returns a text of another machine as one short line of visible characters.
 pub(crate) fn shown(text: &str) -> String {
-    text.escape_debug().take(MOST_OF_A_TEXT).collect()
+    let visible = |it: char| match it {
+        // They quote names, which a person copies.
+        '"' | '\'' => it.to_string(),
+        it => it.escape_debug().to_string(),
+    };
+    text.chars().take(MOST_OF_A_TEXT).map(visible).collect()
 }
 
 /// How much of a text of another machine is shown, in characters.

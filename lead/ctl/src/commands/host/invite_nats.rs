@@ -58,6 +58,7 @@ pub(super) fn invite(context: &Context, host: Host, link: &NatsLink) -> CommandR
     let up = format!("{subject}.up.>");
     let down = format!("{subject}.down.>");
     let ca = link.ca.as_ref().map_or("", |_| " --ca CA");
+    let and_ca = link.ca.as_ref().map_or("", |_| ", and CA, the authority");
     let dial = format!("teamd host --dial {server} --link {subject} --credentials FILE{ca}");
     let value = json!({
         "host": name,
@@ -67,12 +68,13 @@ pub(super) fn invite(context: &Context, host: Host, link: &NatsLink) -> CommandR
     });
     let text = format!(
         "{name} is invited: it dials home over NATS.\n\n\
-         1. On the cluster, let two users do this alone: publish to one subject, and\n   \
-         subscribe to the other one.\n\n\
-         home publishes   {down}\n\
-         {name} publishes   {up}\n\n\
-         2. On {name}, with teamd and teamd-nats {version}, the keys of model services, and its own\n   \
-         credentials in ~/.config/nats, for as long as its teammates are to be reached:\n\n\
+         1. On the cluster, let two users do this, and nothing else:\n\n\
+         home   publish   {down}\n       subscribe {up}\n\
+         {name}   publish   {up}\n       subscribe {down}\n\n\
+         `teamctl host list` shows within 30 s whether home listens.\n\n\
+         2. On {name}, with all programs of teamd {version}, also teamd-nats, and the keys of\n   \
+         model services in the environment: put its credentials, FILE, into\n   \
+         ~/.config/nats{and_ca}. Then, for as long as its teammates are to be reached:\n\n\
          {dial}",
         version = env!("CARGO_PKG_VERSION"),
     );

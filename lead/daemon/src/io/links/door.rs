@@ -58,9 +58,15 @@ impl NatsDoor {
     }
 
     fn needs_person(&self, why: String) -> LinkState {
+        let host = &self.host;
+        let hint = if why.contains("Permissions") {
+            format!("`teamctl host invite {host}` shows what the cluster must allow")
+        } else {
+            format!("`teamctl host invite {host} --nats … --credentials …` names them anew")
+        };
         LinkState::NeedsAttention {
             why: shown(&why),
-            hint: format!("`teamctl host invite {}` shows what it needs", self.host),
+            hint,
         }
     }
 

@@ -10,25 +10,25 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 /// How long what stands before a body is, in bytes.
 const HEAD: usize = 9;
-/// How long a piece of data is at the most, in bytes. A server takes 1 MiB if it is not told
+/// How long a packet of data is at the most, in bytes. A server takes 1 MiB if it is not told
 /// otherwise (`max_payload`).
-pub(crate) const PIECE: usize = 32 << 10;
+pub(crate) const MAX_DATA: usize = 32 << 10;
 /// How long a message is at the most.
-pub(crate) const MAX_MESSAGE: usize = HEAD + PIECE;
+pub(crate) const MAX_MESSAGE: usize = HEAD + MAX_DATA;
 
 /// How much of a text in a message is taken, in bytes.
 pub(crate) const MAX_TEXT: usize = 4096;
 
 /// What a message of a stream says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum Packet {
     /// The host wants a stream for this: its first message.
     Open(String),
     /// Home has one, and listens for the rest of it under this token: its first message.
     Opened(String),
     /// Bytes.
     Data(Bytes),
-    /// So many pieces of data were taken: as many more may be sent.
+    /// So many packets of data were taken: as many more may be sent.
     Taken(u32),
     /// No more bytes follow.
     Eof,
@@ -40,7 +40,7 @@ pub(crate) enum Piece {
     Beat,
 }
 
-impl Piece {
+impl Packet {
     fn kind(&self) -> u8 {
         match self {
             Self::Open(_) => b'O',
@@ -64,7 +64,7 @@ impl Piece {
             Self::Open(text) | Self::Opened(text) | Self::Failed(text) => {
                 message.put_slice(beginning(text).as_bytes());
             }
-            Self::Taken(pieces) => message.put_u32(*pieces),
+            Self::Taken(packets) => message.put_u32(*packets),
             Self::Eof | Self::Done | Self::Beat => {}
         }
         message.freeze()
@@ -81,7 +81,7 @@ impl Piece {
             let text = str::from_utf8(&body).ok()?;
             (text.len() <= MAX_TEXT).then(|| text.to_owned())
         };
-        let piece = match message[0] {
+        let packet = match message[0] {
             b'O' => Self::Open(text()?),
             b'o' => Self::Opened(text()?),
             b'D' => Self::Data(body),
@@ -92,7 +92,7 @@ impl Piece {
             b'B' => Self::Beat,
             _ => return None,
         };
-        Some((u64::from_be_bytes(number), piece))
+        Some((u64::from_be_bytes(number), packet))
     }
 }
 
@@ -139,20 +139,20 @@ mod tests {
 
     #[test]
     fn a_message_is_read_as_it_was_written() {
-        let pieces = [
-            Piece::Open("teamd-link".to_owned()),
-            Piece::Opened("0f3a".to_owned()),
-            Piece::Data(Bytes::from_static(b"{}\n")),
-            Piece::Data(Bytes::new()),
-            Piece::Taken(7),
-            Piece::Eof,
-            Piece::Done,
-            Piece::Failed("no daemon runs".to_owned()),
-            Piece::Beat,
+        let packets = [
+            Packet::Open("teamd-link".to_owned()),
+            Packet::Opened("0f3a".to_owned()),
+            Packet::Data(Bytes::from_static(b"{}\n")),
+            Packet::Data(Bytes::new()),
+            Packet::Taken(7),
+            Packet::Eof,
+            Packet::Done,
+            Packet::Failed("no daemon runs".to_owned()),
+            Packet::Beat,
         ];
-        for piece in pieces {
-            let message = piece.encode(1 << 40);
-            assert_eq!(Piece::decode(&message), Some((1 << 40, piece)));
+        for packet in packets {
+            let message = packet.encode(1 << 40);
+            assert_eq!(Packet::decode(&message), Some((1 << 40, packet)));
         }
     }
 
@@ -165,13 +165,13 @@ mod tests {
             b"T12345678abc",
             b"O12345678\xff",
         ] {
-            assert_eq!(Piece::decode(&Bytes::copy_from_slice(bytes)), None);
+            assert_eq!(Packet::decode(&Bytes::copy_from_slice(bytes)), None);
         }
-        let long = Piece::Data(Bytes::from(vec![0; PIECE + 1])).encode(0);
-        assert_eq!(Piece::decode(&long), None);
+        let long = Packet::Data(Bytes::from(vec![0; MAX_DATA + 1])).encode(0);
+        assert_eq!(Packet::decode(&long), None);
         let long = "é".repeat(MAX_TEXT);
-        let message = Piece::Failed(long).encode(0);
-        assert!(Piece::decode(&message).is_some(), "it was cut to fit");
+        let message = Packet::Failed(long).encode(0);
+        assert!(Packet::decode(&message).is_some(), "it was cut to fit");
     }
 
     #[test]

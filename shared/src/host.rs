@@ -54,6 +54,10 @@ pub enum HostWay {
     Nats(Box<NatsLink>),
 }
 
+/// The exit code of a `teamd-nats` that says that a person must do something first. No `ssh` has it,
+/// which ends with 255 or as the program there does (`sysexits.h`, `EX_NOPERM`).
+pub const NEEDS_PERSON: u8 = 77;
+
 /// A link over a NATS cluster, as one of its ends has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NatsLink {
@@ -392,6 +396,34 @@ mod tests {
         }
         for good in ["box", "user@box", "ssh://user@box:2222"] {
             assert_eq!(can_be_dialled(good), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_link_over_nats_names_a_server_that_speaks_tls_and_one_subject() {
+        let link = |server: &str, subject: &str| NatsLink {
+            server: server.to_owned(),
+            credentials: PathBuf::new(),
+            ca: None,
+            subject: subject.to_owned(),
+        };
+        let subject = "teamd.box.0f3a";
+        assert_eq!(
+            link("tls://nats.example.com:4222", subject).can_link(),
+            Ok(())
+        );
+        for bad in [
+            "",
+            "nats.example.com",
+            "nats://nats.example.com",
+            "tls://",
+            "tls://user:password@host",
+            "tls://a,tls://b",
+        ] {
+            assert!(link(bad, subject).can_link().is_err(), "{bad:?}");
+        }
+        for bad in ["", "a..b", "a.*", "a.>", "a b", ".a"] {
+            assert!(link("tls://host", bad).can_link().is_err(), "{bad:?}");
         }
     }
 

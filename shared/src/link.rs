@@ -535,10 +535,12 @@ pub fn given_to_hosts(environment: &Environment) -> Vec<Variable> {
 /// Returns what of that crosses where no key may: settings whose names do not say that they are
 /// secret. The host has keys of its own.
 pub fn settings_given_to_hosts(environment: &Environment) -> Vec<Variable> {
-    let names_of_settings = environment.variables.iter().map(|(name, _)| name);
-    let names: Vec<&Vec<u8>> = names_of_settings.collect();
-    let mut given = given_to_hosts(environment);
-    given.retain(|it| is_setting(&it.name) && names.contains(&&it.name.clone().into_bytes()));
+    let without_secrets = Environment {
+        secrets: Vec::new(),
+        ..environment.clone()
+    };
+    let mut given = given_to_hosts(&without_secrets);
+    given.retain(|it| is_setting(&it.name));
     given
 }
 
@@ -568,6 +570,30 @@ mod tests {
 
     use super::*;
     use crate::terms::{Agent, Login, Protocol};
+
+    #[test]
+    fn where_no_key_may_cross_settings_alone_do() {
+        let pair = |name: &str, value: &str| (name.into(), value.into());
+        let home = Environment {
+            variables: vec![
+                pair("TEAM_HOST_ENV", "OF_HOME ANTHROPIC_CUSTOM_HEADERS"),
+                pair("TEAM_MODEL_TIMEOUT", "60"),
+                pair("OF_HOME", "named"),
+            ],
+            secrets: vec![
+                pair("ANTHROPIC_API_KEY", "key"),
+                pair("ANTHROPIC_CUSTOM_HEADERS", "authorization: key"),
+            ],
+            ..Environment::default()
+        };
+        let names = |given: Vec<Variable>| given.into_iter().map(|it| it.name).collect::<Vec<_>>();
+        let all = names(given_to_hosts(&home));
+        for name in ["ANTHROPIC_API_KEY", "ANTHROPIC_CUSTOM_HEADERS", "OF_HOME"] {
+            assert!(all.iter().any(|it| it == name), "{all:?}");
+        }
+        let settings = names(settings_given_to_hosts(&home));
+        assert_eq!(settings, ["TEAM_HOST_ENV", "TEAM_MODEL_TIMEOUT"]);
+    }
 
     #[test]
     fn a_host_gets_the_keys_of_the_service_and_nothing_else_of_home() {

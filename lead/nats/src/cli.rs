@@ -2,24 +2,32 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use teamd_shared::host::NatsLink;
 use tokio::runtime::Builder;
 
 use crate::dial::dial;
 use crate::end::NatsError;
 use crate::serve::serve;
-use crate::server::ServerOptions;
 
 /// Carries the links of a team over a NATS cluster: `teamd` runs it
 #[derive(Debug, Parser)]
 #[command(name = "teamd-nats", version)]
 struct NatsCli {
-    #[command(flatten)]
-    server: ServerOptions,
-    /// The subject of the link: SUBJECT.up.* and SUBJECT.down.* are its two ways
-    #[arg(long, value_name = "SUBJECT", value_parser = subject)]
+    /// The server: tls://HOST
+    #[arg(long, value_name = "URL")]
+    server: String,
+    /// The file of the credentials: .creds, or the seed of an nkey
+    #[arg(long, value_name = "FILE")]
+    credentials: PathBuf,
+    /// The certificate authority of the server [default: those of the system]
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// The subject of the link: what is below SUBJECT.up and SUBJECT.down are its two ways
+    #[arg(long, value_name = "SUBJECT")]
     link: String,
     #[command(subcommand)]
     command: NatsCommand,
@@ -40,32 +48,13 @@ enum NatsCommand {
     },
 }
 
-/// Refuses a subject with wildcards or empty tokens.
-fn subject(text: &str) -> Result<String, String> {
-    let is_token = |token: &str| {
-        let is_plain = |it: char| it.is_ascii_alphanumeric() || it == '-' || it == '_';
-        !token.is_empty() && token.chars().all(is_plain)
-    };
-    if text.split('.').all(is_token) {
-        return Ok(text.to_owned());
-    }
-    Err("it is no subject".to_owned())
-}
-
 /// Runs the program.
 pub fn run() -> ExitCode {
     let cli = NatsCli::parse();
     let runtime = Builder::new_current_thread().enable_all().build();
     let ended = runtime
         .map_err(|error| NatsError::passing(format!("cannot begin: {error}")))
-        .and_then(|runtime| {
-            runtime.block_on(async {
-                match cli.command {
-                    NatsCommand::Dial { line } => dial(&cli.server, &cli.link, line).await,
-                    NatsCommand::Serve { command } => serve(&cli.server, &cli.link, &command).await,
-                }
-            })
-        });
+        .and_then(|runtime| runtime.block_on(carry_out(cli)));
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -76,15 +65,17 @@ pub fn run() -> ExitCode {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_subject_has_no_wildcards() {
-        assert!(subject("teamd.box.0f3a").is_ok());
-        for bad in ["", "a..b", "a.*", "a.>", "a b", ".a"] {
-            assert!(subject(bad).is_err(), "{bad:?}");
-        }
+async fn carry_out(cli: NatsCli) -> Result<(), NatsError> {
+    let link = NatsLink {
+        server: cli.server,
+        credentials: cli.credentials,
+        ca: cli.ca,
+        subject: cli.link,
+    };
+    link.can_link()
+        .map_err(|(why, next)| NatsError::needs_person(format!("{why}: {next}")))?;
+    match cli.command {
+        NatsCommand::Dial { line } => dial(&link, line).await,
+        NatsCommand::Serve { command } => serve(&link, &command).await,
     }
 }

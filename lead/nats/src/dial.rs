@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 
 use async_nats::StatusCode;
 use futures_util::StreamExt;
+use teamd_shared::host::NatsLink;
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -13,17 +14,13 @@ use uuid::Uuid;
 use crate::carry::{NatsStream, PacketReceiver, PacketSender, WAITING};
 use crate::end::NatsError;
 use crate::packet::Packet;
-use crate::server::{ServerConnection, ServerOptions, connect};
+use crate::server::{ServerConnection, connect};
 
 /// Carries standard input and output to what home has for this line, until home ends the stream.
 ///
 /// # Errors
 /// Why it broke, or what home says.
-pub(crate) async fn dial(
-    options: &ServerOptions,
-    link: &str,
-    line: String,
-) -> Result<(), NatsError> {
+pub(crate) async fn dial(link: &NatsLink, line: String) -> Result<(), NatsError> {
     let no_pipe = |error: io::Error| {
         NatsError::needs_person(format!("standard input and output must be pipes: {error}"))
     };
@@ -33,10 +30,11 @@ pub(crate) async fn dial(
     let output = io::stdout().as_fd().try_clone_to_owned();
     let output = output.and_then(pipe::Sender::from_owned_fd);
     let output = output.map_err(no_pipe)?;
-    let ServerConnection { client, mut ended } = connect(options).await?;
+    let ServerConnection { client, mut ended } = connect(link).await?;
+    let subject = &link.subject;
     let id = Uuid::new_v4().simple();
     let mut subscriber = client
-        .subscribe(format!("{link}.down.{id}.*"))
+        .subscribe(format!("{subject}.down.{id}.*"))
         .await
         .map_err(|error| NatsError::passing(error.to_string()))?;
     let (messages, waiting) = mpsc::channel(WAITING);
@@ -56,8 +54,8 @@ pub(crate) async fn dial(
         NatsError::passing("the connection to the server broke")
     };
     let carries = async {
-        let up = format!("{link}.up.{id}");
-        let reply = format!("{link}.down.{id}.none");
+        let up = format!("{subject}.up.{id}");
+        let reply = format!("{subject}.down.{id}.none");
         let mut sender = PacketSender::new(client.clone(), up.clone().into(), reply.into());
         let mut receiver = PacketReceiver::new(waiting);
         sender.send(&Packet::Open(line)).await?;

@@ -1,7 +1,6 @@
 //! How this program ends.
 
-/// The exit code of an end that a person must do something about (`sysexits.h`, `EX_NOPERM`).
-pub(crate) const NEEDS_PERSON: u8 = 77;
+use teamd_shared::host::NEEDS_PERSON;
 
 /// Why there is no stream. The text fits behind "error: ".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

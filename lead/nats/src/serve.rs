@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use async_nats::{Client, Message, StatusCode};
 use bytes::Bytes;
 use futures_util::StreamExt;
+use teamd_shared::host::NatsLink;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::process::{Child, ChildStderr, Command};
@@ -21,7 +22,7 @@ use uuid::Uuid;
 use crate::carry::{NatsStream, PacketReceiver, PacketSender, StreamEnd, WAITING};
 use crate::end::NatsError;
 use crate::packet::{MAX_TEXT, Packet};
-use crate::server::{ServerConnection, ServerOptions, connect};
+use crate::server::{ServerConnection, connect};
 
 /// How many streams a host may have: its link, and the files that cross now.
 pub(crate) const MAX_STREAMS: usize = 32;
@@ -38,18 +39,15 @@ const ASKED: &str = "SSH_ORIGINAL_COMMAND";
 ///
 /// # Errors
 /// Why the connection ended, or could not be made.
-pub(crate) async fn serve(
-    options: &ServerOptions,
-    link: &str,
-    command: &[OsString],
-) -> Result<(), NatsError> {
+pub(crate) async fn serve(link: &NatsLink, command: &[OsString]) -> Result<(), NatsError> {
     let input = io::stdin().as_fd().try_clone_to_owned();
     let mut input = input
         .and_then(pipe::Receiver::from_owned_fd)
         .map_err(|error| {
             NatsError::needs_person(format!("standard input must be a pipe: {error}"))
         })?;
-    let ServerConnection { client, mut ended } = connect(options).await?;
+    let ServerConnection { client, mut ended } = connect(link).await?;
+    let link = link.subject.as_str();
     let passing = |error: &dyn std::error::Error| NatsError::passing(error.to_string());
     // Of the streams of another program that listens nothing is received here: where that has ended,
     // the server tells the host.

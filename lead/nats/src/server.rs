@@ -4,12 +4,13 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use async_nats::{
     Client, ClientError, ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerError,
 };
+use teamd_shared::host::NatsLink;
 use tokio::sync::mpsc;
 
 use crate::carry::WAITING;
@@ -26,20 +27,6 @@ const MOST_WAITING: usize = MAX_STREAMS * WAITING;
 /// How long a file of credentials may be, in bytes.
 const MAX_CREDENTIALS: u64 = 64 << 10;
 
-/// Where the server is, and who logs in.
-#[derive(Debug, clap::Args)]
-pub(crate) struct ServerOptions {
-    /// The server: tls://HOST
-    #[arg(long, value_name = "URL")]
-    pub(crate) server: String,
-    /// The file of the credentials: .creds, or the seed of an nkey
-    #[arg(long, value_name = "FILE")]
-    pub(crate) credentials: PathBuf,
-    /// The certificate authority of the server [default: those of the system]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) ca: Option<PathBuf>,
-}
-
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct ServerConnection {
@@ -52,10 +39,9 @@ pub(crate) struct ServerConnection {
 ///
 /// # Errors
 /// Why no stream can be carried.
-pub(crate) async fn connect(options: &ServerOptions) -> Result<ServerConnection, NatsError> {
-    let address = address(&options.server)?;
+pub(crate) async fn connect(link: &NatsLink) -> Result<ServerConnection, NatsError> {
     let (ends, ended) = mpsc::channel(1);
-    let mut connecting = log_in(ConnectOptions::new(), &options.credentials)?
+    let mut connecting = log_in(ConnectOptions::new(), &link.credentials)?
         .name("teamd-nats")
         .require_tls(true)
         .connection_timeout(CONNECTS)
@@ -70,38 +56,27 @@ pub(crate) async fn connect(options: &ServerOptions) -> Result<ServerConnection,
             }
             std::future::ready(())
         });
-    if let Some(ca) = &options.ca {
+    if let Some(ca) = &link.ca {
         connecting = connecting.add_root_certificates(ca.clone());
     }
     let client = connecting
-        .connect(address)
+        .connect(&link.server)
         .await
-        .map_err(|error| refusal(&options.server, &error))?;
+        .map_err(|error| refusal(&link.server, &error))?;
     let server = client.server_info();
     if !server.auth_required {
         return Err(NatsError::needs_person(format!(
             "{} lets in all who ask: it must require a login",
-            options.server
+            link.server
         )));
     }
     if server.max_payload < MAX_MESSAGE {
         return Err(NatsError::needs_person(format!(
             "{} takes messages of {} bytes, and {MAX_MESSAGE} are needed: raise its `max_payload`",
-            options.server, server.max_payload
+            link.server, server.max_payload
         )));
     }
     Ok(ServerConnection { client, ended })
-}
-
-/// Returns the address of a server, which must speak TLS.
-fn address(named: &str) -> Result<&str, NatsError> {
-    let host = named.strip_prefix("tls://").unwrap_or_default();
-    if host.is_empty() || host.contains(['@', '/', ',']) {
-        return Err(NatsError::needs_person(format!(
-            "{named:?} is no address of a server that speaks TLS: name it as tls://HOST:PORT"
-        )));
-    }
-    Ok(named)
 }
 
 /// Reads what logs in: the two kinds of files that `nsc` and `nk` write.
@@ -214,21 +189,5 @@ mod tests {
         assert!(is_refusal("User Authentication Expired"));
         assert!(!is_refusal("Stale Connection"));
         assert!(!is_refusal("Maximum Connections Exceeded"));
-    }
-
-    #[test]
-    fn only_a_server_that_speaks_tls_is_named() {
-        assert!(address("tls://nats.example.com:4222").is_ok());
-        for bad in [
-            "",
-            "nats.example.com",
-            "nats://nats.example.com",
-            "tls://",
-            "tls://user:password@host",
-            "tls://a,tls://b",
-        ] {
-            let error = address(bad).unwrap_err();
-            assert_eq!(error.exit_code(), crate::end::NEEDS_PERSON, "{bad}");
-        }
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use teamd_shared::host::NEEDS_PERSON;
 use tokio::io::{AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
@@ -15,10 +16,6 @@ const ENDS: Duration = Duration::from_secs(5);
 
 /// How much of what a carrier says of itself is kept, in bytes.
 const MAX_STDERR: u64 = 16 << 10;
-
-/// The exit code of a `teamd-nats` that says that a person must do something first. No other carrier
-/// has it: `ssh` ends with 255, or as the program there does (`sysexits.h`, `EX_NOPERM`).
-const NEEDS_PERSON: i32 = 77;
 
 /// A process that carries what is said in both directions.
 #[derive(Debug)]
@@ -121,7 +118,7 @@ impl CarrierEnd {
         if code == Some(127) {
             return Self::NoProgram;
         }
-        if code == Some(NEEDS_PERSON) {
+        if code == Some(NEEDS_PERSON.into()) {
             return Self::NeedsPerson(said.to_owned());
         }
         Self::Other(match (said, code) {

@@ -20,6 +20,8 @@ use crate::packet::{MAX_DATA, Numbers, Packet};
 pub(crate) const WINDOW: u32 = 16;
 /// How many messages of a stream may wait here: those of a full window, and what is said of another.
 pub(crate) const WAITING: usize = 2 * WINDOW as usize + 16;
+/// How many streams a host may have: its link, and the files that cross now.
+pub(crate) const MAX_STREAMS: usize = 32;
 /// How long a side that has nothing to say is silent.
 const BEAT: Duration = Duration::from_secs(5);
 /// From then on a side that says nothing counts as gone.

@@ -19,13 +19,11 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use uuid::Uuid;
 
-use crate::carry::{NatsStream, PacketReceiver, PacketSender, StreamEnd, WAITING};
+use crate::carry::{MAX_STREAMS, NatsStream, PacketReceiver, PacketSender, StreamEnd, WAITING};
 use crate::end::NatsError;
 use crate::packet::{MAX_TEXT, Packet};
 use crate::server::{ServerConnection, connect};
 
-/// How many streams a host may have: its link, and the files that cross now.
-pub(crate) const MAX_STREAMS: usize = 32;
 /// How many streams a host may open within how long.
 const OPENS: (usize, Duration) = (64, Duration::from_secs(10));
 /// How long the id of a stream is: that of a UUID without its hyphens.

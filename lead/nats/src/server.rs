@@ -13,10 +13,9 @@ use async_nats::{
 use teamd_shared::host::NatsLink;
 use tokio::sync::mpsc;
 
-use crate::carry::WAITING;
+use crate::carry::{MAX_STREAMS, WAITING};
 use crate::end::NatsError;
 use crate::packet::MAX_MESSAGE;
-use crate::serve::MAX_STREAMS;
 
 /// How long the server may take to answer.
 const CONNECTS: Duration = Duration::from_secs(10);

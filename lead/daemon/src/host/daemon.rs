@@ -12,8 +12,8 @@ use super::jobs::HostJobs;
 use super::links::HomeLinks;
 use super::mail::{Mail, Submission};
 use super::record::HostLog;
+use super::roster::HostRoster;
 use super::state::HostRecord;
-use super::team::HostRoster;
 use super::workers::Workers;
 
 /// Everything that the host daemon owns.

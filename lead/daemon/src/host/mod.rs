@@ -50,6 +50,7 @@ mod places;
 mod programs;
 mod record;
 pub(super) mod relay;
+mod roster;
 pub(super) mod run;
 mod state;
 mod team;

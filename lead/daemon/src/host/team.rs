@@ -4,72 +4,20 @@
 //! A team can have a thousand members, and changes a thousand times while they begin: what is done
 //! at a change costs what has changed, and what is written or synced is so once for many changes.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::time::Instant;
 
 use teamd_shared::clock;
-use teamd_shared::config::roster_text;
-use teamd_shared::fs::replace;
 use teamd_shared::inbox::{self, owner_of};
-use teamd_shared::link::{RosterChange, RosterLine, TeamNow, Whose};
+use teamd_shared::link::{RosterChange, TeamNow, Whose};
 use teamd_shared::name::Name;
-use teamd_shared::team_dir::{DirError, MEMBER_FOLDERS, TeamDir, TeamPath};
+use teamd_shared::team_dir::{DirError, MEMBER_FOLDERS, TeamPath};
 
 use super::daemon::HostDaemon;
 use super::frames::whose;
 use super::state::HostRecord;
 use crate::core::incarnation::Incarnation;
 use crate::io::effects::{archive, forget_agent};
-use crate::io::roster_file::rest_after;
-
-/// How much longer than at home nothing is written after the roster was, and how long at the least:
-/// here it is read by workers alone, and many hosts can be on one disk.
-const RESTS: u32 = 4;
-const LEAST_REST: Duration = Duration::from_millis(50);
-
-/// The roster, as home has said it on this link.
-#[derive(Debug, Default)]
-pub(super) struct HostRoster {
-    /// What stands before the members.
-    head: String,
-    /// The lines of the members.
-    lines: BTreeMap<Name, String>,
-    /// Whether it has changed since it was written.
-    is_new: bool,
-    /// Whether it has a member that was not in it when it was written.
-    has_newcomer: bool,
-    /// Until when it is not written again: the file is written whole.
-    rests: Option<Instant>,
-}
-
-impl HostRoster {
-    fn apply(&mut self, change: RosterChange) {
-        if change.begins {
-            self.lines.clear();
-        }
-        for RosterLine { name, text } in change.members {
-            self.has_newcomer |= self.lines.insert(name, text).is_none();
-        }
-        self.head = change.head;
-        self.is_new |= !change.more;
-    }
-
-    /// Returns when it is to be written; none if it is as it was.
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.is_new.then(|| self.rests.unwrap_or_else(Instant::now))
-    }
-
-    /// Writes it with the lines of these members.
-    fn write(&mut self, dir: &TeamDir, members: &BTreeSet<&Name>) -> Result<(), DirError> {
-        self.lines.retain(|name, _| members.contains(name));
-        self.is_new = false;
-        self.has_newcomer = false;
-        let text = roster_text(&self.head, self.lines.values().map(String::as_str));
-        let rest = RESTS * rest_after(text.len());
-        self.rests = Some(Instant::now() + rest.max(LEAST_REST));
-        replace(dir, &TeamPath::config(), text.as_bytes())
-    }
-}
 
 impl HostDaemon {
     /// Takes over what the team is now.
@@ -115,7 +63,7 @@ impl HostDaemon {
     /// Does what a worker needs before it gets mail, which may be about a member that has just come.
     pub(super) fn prepare_for_mail(&mut self) {
         self.sync_inboxes();
-        if self.roster.is_new && self.roster.has_newcomer {
+        if self.roster.has_newcomer() {
             self.write_roster();
         }
     }

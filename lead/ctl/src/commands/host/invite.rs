@@ -115,7 +115,7 @@ pub(super) fn run(context: &Context, invitation: Invitation) -> CommandResult {
     show(context, &name, &key)
 }
 
-pub(super) fn usage(why: String, hint: &str) -> CommandError {
+fn usage(why: String, hint: &str) -> CommandError {
     CommandError::new(ExitCode::Usage, why).hint(hint)
 }
 

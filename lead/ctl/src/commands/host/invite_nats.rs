@@ -14,7 +14,6 @@ use teamd_shared::name::Name;
 use uuid::Uuid;
 
 use super::ask;
-use super::invite::usage;
 
 /// Returns the link of a host: `known` with what is named anew, or another one.
 pub(super) fn link(
@@ -39,10 +38,8 @@ pub(super) fn link(
         ),
         _ => {
             let why = "it is not said how home logs in to the cluster".to_owned();
-            return Err(usage(
-                why,
-                "name both: `--nats tls://HOST --credentials FILE`",
-            ));
+            return Err(CommandError::new(ExitCode::Usage, why)
+                .hint("name both: `--nats tls://HOST --credentials FILE`"));
         }
     };
     nats_link(subject, server, &credentials, ca)
